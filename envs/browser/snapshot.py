@@ -1,0 +1,281 @@
+"""From Playwright's accessibility snapshot to a flat list of lines a small model can read.
+
+The snapshot is a YAML-like tree, one node a line. It is parsed iteratively (pages may be thousands of levels deep)
+and rendered as ``[e5] button "No"`` for what can be acted on and plain lines for what can only be read; containers that
+say nothing are dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+
+INTERACTIVE = {
+    "button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "listbox", "option", "slider",
+    "spinbutton", "switch", "tab", "menuitem", "menuitemcheckbox", "menuitemradio", "treeitem",
+}  # fmt: skip
+TEXT_ENTRY = {"textbox", "searchbox", "spinbutton", "combobox"}
+ANNOUNCED = {"heading", "img", "dialog", "alertdialog", "alert", "status", "progressbar", "meter", "tooltip"}
+STATES = ("checked", "disabled", "selected", "expanded", "pressed", "invalid", "required")
+MAX_OPTIONS = 60
+MAX_VALUE = 2000
+
+_HEAD = re.compile(r'^(?P<role>[A-Za-z][\w-]*)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<attrs>(?: \[[^\]]*\])*)$')
+_ATTR = re.compile(r"\[([\w-]+)(?:=([^\]]*))?\]")
+_PLAIN = re.compile(r'^(?P<head>[A-Za-z][\w-]*(?: "(?:[^"\\]|\\.)*")?(?: \[[^\]]*\])*)(?P<rest>:.*)?$')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]+")
+
+
+@dataclass
+class Node:
+    """One node of the snapshot; ``parent`` is an index into the node list (-1: the root)."""
+
+    role: str
+    name: str = ""
+    text: str = ""
+    attrs: dict[str, str] = field(default_factory=dict)
+    parent: int = -1
+    children: list[int] = field(default_factory=list)
+
+    @property
+    def ref(self) -> str:
+        return self.attrs.get("ref", "")
+
+    @property
+    def actionable(self) -> bool:
+        """Whether it gets an id: a control, or anything the page shows a hand over."""
+        return bool(self.ref) and (self.role in INTERACTIVE or "cursor" in self.attrs)
+
+
+@dataclass
+class Element:
+    """What a line with an id stands for: ``ref`` is Playwright's, for this snapshot only."""
+
+    id: str
+    ref: str
+    role: str
+    name: str
+    options: list[str] = field(default_factory=list)
+    disabled: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"[{self.id}] {self.role}" + (f' "{self.name}"' if self.name else "")
+
+
+def clean(text: str) -> str:
+    """One line, no control characters or lone surrogates, single spaces."""
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def _scalar(raw: str) -> str:
+    raw = raw.strip()
+    if raw.startswith('"'):
+        try:
+            return str(json.loads(raw))
+        except ValueError:
+            return raw.strip('"')
+    if raw.startswith("'") and raw.endswith("'") and len(raw) > 1:
+        return raw[1:-1].replace("''", "'")
+    return raw
+
+
+def _split(body: str) -> tuple[str, str]:
+    """A line without its dash -> (head, value)."""
+    if body.startswith("'"):
+        end = 1
+        while end < len(body):
+            if body[end] == "'":
+                if body[end + 1 : end + 2] != "'":
+                    break
+                end += 1
+            end += 1
+        head, rest = body[1:end].replace("''", "'"), body[end + 1 :]
+    elif body.startswith('"'):
+        decoder = json.JSONDecoder()
+        try:
+            head, end = decoder.raw_decode(body)
+            rest = body[end:]
+        except ValueError:
+            head, rest = body, ""
+    elif match := _PLAIN.match(body):
+        head, rest = match["head"], match["rest"] or ""
+    else:
+        head, _, rest = body.partition(": ")
+        rest = ":" + rest if rest else ""
+    return str(head), _scalar(rest[1:]) if rest.startswith(":") else ""
+
+
+def parse(snapshot: str) -> list[Node]:
+    """All nodes in document order. ``text`` nodes and bare values become nodes of role "text"."""
+    nodes: list[Node] = []
+    stack: list[tuple[int, int]] = []  # (indent, index)
+    for line in snapshot.splitlines():
+        stripped = line.lstrip(" ")
+        if not stripped.startswith("- "):
+            continue
+        indent = len(line) - len(stripped)
+        while stack and stack[-1][0] >= indent:
+            stack.pop()
+        parent = stack[-1][1] if stack else -1
+        head, value = _split(stripped[2:])
+        if head.startswith("/"):
+            if parent >= 0:
+                nodes[parent].attrs[head] = clean(value)
+            continue
+        match = _HEAD.match(head)
+        if match is None:
+            node = Node("text", text=clean(f"{head}: {value}" if value else head))
+        else:
+            name = clean(json.loads(match["name"])) if match["name"] else ""
+            attrs = {key: val for key, val in _ATTR.findall(match["attrs"])}
+            node = Node(match["role"], name, clean(value), attrs)
+        node.parent = parent
+        nodes.append(node)
+        if parent >= 0:
+            nodes[parent].children.append(len(nodes) - 1)
+        stack.append((indent, len(nodes) - 1))
+    return nodes
+
+
+def _descendants(nodes: list[Node], index: int) -> Iterable[int]:
+    stack = list(reversed(nodes[index].children))
+    while stack:
+        child = stack.pop()
+        yield child
+        stack.extend(reversed(nodes[child].children))
+
+
+def _inner_text(nodes: list[Node], index: int) -> str:
+    parts = [nodes[index].text]
+    for child in _descendants(nodes, index):
+        parts += [nodes[child].name, nodes[child].text]
+    return clean(" ".join(part for part in parts if part))
+
+
+def _quote(text: str) -> str:
+    text = text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "..."
+    return '"' + text.replace('"', "'") + '"'
+
+
+class _Renderer:
+    def __init__(self, nodes: list[Node], assign: Callable[[str, str], str]) -> None:
+        self.nodes, self.assign = nodes, assign
+        self.lines: list[str] = []
+        self.elements: dict[str, Element] = {}
+        self.skip: set[int] = set()
+
+    def run(self) -> None:
+        for index, node in enumerate(self.nodes):
+            if index in self.skip:
+                continue
+            if node.role == "text":
+                self._text(index, node.text)
+            elif node.actionable:
+                self._control(index, node)
+            elif node.role == "row":
+                self._row(index, node)
+            elif node.role in ANNOUNCED:
+                self._announced(index, node)
+            elif node.text or (node.name and not node.children):
+                self._text(index, node.text or node.name)
+
+    def _siblings(self, index: int) -> list[int]:
+        parent = self.nodes[index].parent
+        return self.nodes[parent].children if parent >= 0 else []
+
+    def _text(self, index: int, text: str) -> None:
+        """Plain text, unless it only repeats the label of the control beside it."""
+        siblings = self._siblings(index)
+        if index in siblings:
+            at = siblings.index(index)
+            beside = [self.nodes[siblings[i]] for i in (at - 1, at + 1) if 0 <= i < len(siblings)]
+            if any(node.actionable and node.name == text for node in beside):
+                return
+        if text:
+            self.lines.append(text)
+
+    def _take(self, index: int) -> None:
+        self.skip.update(_descendants(self.nodes, index))
+
+    def _state(self, node: Node) -> str:
+        parts = []
+        for state in STATES:
+            if state in node.attrs and node.attrs[state] != "false":
+                parts.append(node.attrs[state] + " " + state if node.attrs[state] == "mixed" else state)
+        if "active" in node.attrs and node.role in TEXT_ENTRY:
+            parts.append("focused")
+        parent = self.nodes[node.parent] if node.parent >= 0 else None
+        if parent and "selected" in parent.attrs and not parent.actionable and "selected" not in parts:
+            parts.append("selected")
+        return f" ({', '.join(parts)})" if parts else ""
+
+    def _control(self, index: int, node: Node) -> None:
+        inner = [child for child in _descendants(self.nodes, index)]
+        options = [self.nodes[child] for child in inner if self.nodes[child].role == "option"]
+        controls = [child for child in inner if self.nodes[child].actionable]
+        if node.role == "tab" and not node.name and controls:
+            return  # its link says the same and can be clicked
+        name, value = node.name, ""
+        if node.role in TEXT_ENTRY or node.role == "slider":
+            value = node.text or (_inner_text(self.nodes, index) if not options else "")
+        elif not name and not controls:
+            name = _inner_text(self.nodes, index)
+        elif not name:
+            name = node.text
+        if not name and node.role in ("link", "button") and node.attrs.get("/url"):
+            name = node.attrs["/url"]
+        role = node.role if node.role in INTERACTIVE else "clickable"
+        if node.role in ("img", "heading", "cell", "row", "gridcell", "columnheader", "listitem"):
+            role = node.role
+        if not controls or node.role == "combobox":
+            self._take(index)
+        element = Element(self.assign(role, name), node.ref, role, name, disabled="disabled" in node.attrs)
+        line = element.label if not name else f"[{element.id}] {role} {_quote(name)}"
+        if value and node.role != "combobox":
+            line += f" value {_quote(value)}"
+        if node.role == "combobox" and options:
+            element.options = [option.name for option in options]
+            chosen = [option.name for option in options if "selected" in option.attrs]
+            line += f" value {_quote(', '.join(chosen))}" if chosen else ""
+            shown = " | ".join(element.options[:MAX_OPTIONS])
+            more = len(element.options) - MAX_OPTIONS
+            line += f" options: {shown}" + (f" | ... {more} more" if more > 0 else "")
+        elif node.role == "combobox" and value:
+            line += f" value {_quote(value)}"
+        elif node.role == "listbox":
+            element.options = [option.name for option in options]
+        line += self._state(node)
+        self.elements[element.id] = element
+        self.lines.append(line)
+
+    def _row(self, index: int, node: Node) -> None:
+        """A row of plain cells is one line; a row with controls shows its cells in turn."""
+        if any(self.nodes[child].actionable for child in _descendants(self.nodes, index)):
+            return
+        cells = [self.nodes[child].name or _inner_text(self.nodes, child) for child in node.children]
+        self._take(index)
+        if any(cells):
+            self.lines.append(" | ".join(cells))
+
+    def _announced(self, index: int, node: Node) -> None:
+        inner = list(_descendants(self.nodes, index))
+        controls = [child for child in inner if self.nodes[child].actionable]
+        if any(self.nodes[child].name == node.name for child in controls):
+            return  # a heading that is a link
+        text = node.name or node.text
+        if not controls and node.role not in ("dialog", "alertdialog"):
+            text = text or _inner_text(self.nodes, index)
+            self._take(index)
+        role = "image" if node.role == "img" else node.role
+        if text or "dialog" in role:
+            self.lines.append(f"{role} {_quote(text)}" if text else role)
+
+
+def render(nodes: list[Node], assign: Callable[[str, str], str]) -> tuple[list[str], dict[str, Element]]:
+    """Lines of the page and the elements behind their ids; ``assign(role, name)`` hands out an id for each call."""
+    renderer = _Renderer(nodes, assign)
+    renderer.run()
+    return renderer.lines, renderer.elements

@@ -1,0 +1,211 @@
+"""The process that owns the browser: ``python -m envs.browser.worker FD`` serves requests on an inherited socket.
+
+Requests and replies are plain dicts. It ends with its parent, whatever happens to that: the socket closes (seen while idle)
+or the parent's id changes (seen by a thread, also while a page hangs), and its browser goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+from playwright.sync_api import Browser, BrowserContext, Error, Playwright, sync_playwright
+
+from envs.browser.actions import TIMEOUT, ActionError, Actor
+from envs.browser.tabs import Tabs, View
+from envs.browsergym_task import GymTask
+from envs.chromium import FLAGS, INSTALL
+from envs.errors import EnvError
+
+VIEWPORT = {"width": 1024, "height": 720}
+SECOND_LOOK = (0.25, 0.5)  # seconds more to wait when an action seems to have done nothing
+
+
+class Worker:
+    """One browser, one context an episode."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.playwright: Playwright | None = None
+        self.browser: Browser | None = None
+        self.context: BrowserContext | None = None
+        self.gym: GymTask | None = None
+        self.last: View | None = None
+
+    def _launch(self, hosts: dict[str, str]) -> Browser:
+        if self.browser is not None and self.browser.is_connected():
+            return self.browser
+        if self.playwright is None:
+            self.playwright = sync_playwright().start()
+        flags = list(FLAGS)
+        if hosts:
+            rules = ", ".join(f"MAP {name} {target}" for name, target in hosts.items())
+            flags.append(f"--host-resolver-rules={rules}")
+        try:
+            self.browser = self.playwright.chromium.launch(
+                executable_path=self.config["chromium"],
+                headless=not self.config["headed"],
+                args=flags,
+                timeout=20_000,
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+            )
+        except Error as error:
+            lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+            hint = next((line for line in lines if "DISPLAY" in line or "X server" in line), "")
+            why = "it needs a display; leave out --headed" if hint else INSTALL
+            raise EnvError(
+                f"the browser {self.config['chromium']} does not start ({lines[0][:120]}); {why}"
+            ) from error
+        return self.browser
+
+    def reset(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Begin an episode in a fresh context."""
+        self._end_episode()
+        browser = self._launch(spec.get("hosts") or {})
+        self.gym = GymTask(spec["browsergym"], spec["seed"]) if spec.get("browsergym") else None
+        viewport = (self.gym.viewport if self.gym else None) or spec.get("viewport") or VIEWPORT
+        options: dict[str, Any] = {"viewport": viewport, "accept_downloads": False}
+        options["device_scale_factor"] = 2 if viewport["width"] < 500 else 1
+        if self.gym:
+            options |= self.gym.context_options
+        self.context = browser.new_context(**options)
+        self.context.set_default_timeout(self.gym.timeout if self.gym else TIMEOUT)
+        self.tabs = Tabs(self.context)
+        goal = spec.get("goal", "")
+        if self.gym:
+            goal = self.gym.setup(self.tabs.current)
+        elif spec.get("url"):
+            self.tabs.current.goto(spec["url"], wait_until="domcontentloaded", timeout=10_000)
+        self.context.set_default_timeout(TIMEOUT)
+        self.actor = Actor(self.tabs, self.gym.file_root if self.gym else None)
+        self.tabs.settle()
+        self.last = self.tabs.observe()
+        return self._reply(goal=goal, effect="")
+
+    def step(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one action (already checked against the closed set) and look again."""
+        assert self.last is not None
+        error = ""
+        self.tabs.dialogs.clear()
+        opened, tabs = self.tabs.opened, len(self.tabs.pages)
+        if name == "answer":
+            done = self.gym.validate(self.tabs.current, str(args["text"])) if self.gym else None
+            return self._reply(effect="answered", scored=done)
+        try:
+            self.actor.run(name, args)
+        except ActionError as failure:
+            error = str(failure)
+        note = self.actor.note
+        self.tabs.settle()
+        scored = self.gym.validate(self.tabs.current, None) if self.gym else None
+        before, view = self.last, self.tabs.observe()
+        if name in ("click", "press", "check", "select_option") and not error:
+            for pause in SECOND_LOOK:
+                if (
+                    self._change(before, view, opened, tabs) != "nothing changed"
+                    or self.tabs.dialogs
+                    or (scored and scored["done"])
+                ):
+                    break
+                self.tabs.settle(quiet=pause)
+                scored = self.gym.validate(self.tabs.current, None) if self.gym else None
+                view = self.tabs.observe()
+        self.last = view
+        change = self._change(before, view, opened, tabs)
+        effect = "; ".join(part for part in (note, change, *self.tabs.dialogs) if part)
+        if name in ("scroll", "wait") and note and change == "nothing changed":
+            effect = note
+        return self._reply(effect=effect, error=error, scored=scored)
+
+    def _change(self, before: View, view: View, opened: int, tabs: int) -> str:
+        if self.tabs.opened > opened:
+            return f"a new tab was opened and is shown now: {Tabs.shown_url(view.url)}"
+        if len(self.tabs.pages) < tabs:
+            return "a tab was closed"
+        if view.url != before.url:
+            return f"navigated to {Tabs.shown_url(view.url)}"
+        if view.signature != before.signature:
+            return "page changed"
+        if view.focus and view.focus != before.focus:
+            return "the cursor is in " + view.focus.removesuffix(" (focused)")
+        return "nothing changed"
+
+    def _reply(self, **more: Any) -> dict[str, Any]:
+        view = self.last
+        assert view is not None
+        reply: dict[str, Any] = {"goal": "", "error": "", "scored": None, "screenshot": None}
+        reply |= {"head": view.head, "lines": view.lines, "url": view.url, "title": view.title} | more
+        if self.config["screenshots"]:
+            try:
+                reply["screenshot"] = self.tabs.current.screenshot(timeout=TIMEOUT, animations="disabled")
+            except Error:
+                reply["screenshot"] = None  # a page that cannot be drawn can still be read
+        return reply
+
+    def _end_episode(self) -> None:
+        if self.gym is not None:
+            self.gym.teardown()
+            self.gym = None
+        if self.context is not None:
+            try:
+                self.context.close()
+            except Error:
+                self.browser = None  # the browser is gone; the next reset starts another
+            self.context = None
+
+    def close(self) -> dict[str, Any]:
+        """End the episode and the browser."""
+        self._end_episode()
+        if self.browser is not None:
+            self.browser.close()
+        if self.playwright is not None:
+            self.playwright.stop()
+        return {}
+
+
+def _leave_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    for child in psutil.Process().children(recursive=True):
+        try:
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    os._exit(1)
+
+
+def main() -> None:
+    """Serve until told to close or the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = int(sys.argv[2])
+    threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
+    pipe: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    worker = Worker(pipe.recv())
+    while True:
+        try:
+            request = pipe.recv()
+        except (EOFError, OSError):
+            worker.close()
+            return
+        try:
+            op = request.pop("op")
+            reply = {"reset": worker.reset, "step": worker.step, "close": worker.close}[op](**request)
+        except EnvError as error:
+            reply = {"failed": str(error), "user_facing": True}
+        except Exception as error:  # the parent decides; a page must not be able to end the episode loop
+            reply = {"failed": f"{type(error).__name__}: {error}", "user_facing": False}
+        pipe.send(reply)
+        if op == "close":
+            return
+
+
+if __name__ == "__main__":
+    main()

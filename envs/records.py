@@ -1,0 +1,100 @@
+"""Plain records that cross the rooms: actions, observations, step information. No browser import."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, Protocol, TypedDict
+
+
+class Action(TypedDict):
+    """One call of the closed action set, e.g. ``{"name": "click", "args": {"id": "e5"}}``."""
+
+    name: str
+    args: dict[str, Any]
+
+
+class Observation(TypedDict):
+    """What the agent is shown after a reset or a step; every value is text ("" if there is none)."""
+
+    goal: str
+    text: str
+    url: str
+    title: str
+    error: str
+    effect: str
+
+
+class Info(TypedDict):
+    """What is recorded beside an observation."""
+
+    screenshot: bytes | None
+    raw_reward: float
+    seconds: float
+    lines: int
+    lines_shown: int
+    answer: NotRequired[str]
+    worker_restarted: NotRequired[bool]
+
+
+class TaskSpec(TypedDict, total=False):
+    """What a worker needs to begin an episode: a page of our own (``url``) or a BrowserGym task (``browsergym``)."""
+
+    goal: str
+    url: str
+    browsergym: str
+    seed: int
+    viewport: dict[str, int]
+    hosts: dict[str, str]
+
+
+class Task(Protocol):
+    """A task a browser environment plays; it lives in the parent process."""
+
+    def start(self, seed: int) -> TaskSpec:
+        """Prepare a fresh episode; the same seed prepares the same episode."""
+
+    def score(self, answer: str | None) -> tuple[float, bool] | None:
+        """Raw reward and whether the episode is over; None where the page itself is asked (BrowserGym)."""
+
+    def close(self) -> None:
+        """Free what ``start`` took."""
+
+
+REQUIRED = object()
+
+ACTIONS: dict[str, dict[str, Any]] = {
+    "click": {"id": REQUIRED},
+    "fill": {"id": REQUIRED, "text": REQUIRED},
+    "select_option": {"id": REQUIRED, "option": REQUIRED},
+    "check": {"id": REQUIRED, "checked": True},
+    "hover": {"id": REQUIRED},
+    "press": {"key": REQUIRED, "id": None},
+    "scroll": {"direction": "down", "id": None},
+    "goto": {"url": REQUIRED},
+    "back": {},
+    "forward": {},
+    "new_tab": {"url": None},
+    "switch_tab": {"index": REQUIRED},
+    "close_tab": {},
+    "wait": {"seconds": 1.0},
+    "answer": {"text": ""},
+}
+"""Name -> arguments with their defaults (``REQUIRED`` where there is none)."""
+
+
+def complete(action: Any) -> tuple[str, dict[str, Any], str]:
+    """Check an action against the closed set: its name, its arguments with defaults, and an error ("" if fine)."""
+    if not isinstance(action, dict) or not isinstance(action.get("name"), str):
+        return "", {}, "an action is {'name': ..., 'args': {...}}"
+    name, given = action["name"], action.get("args") or {}
+    if name not in ACTIONS:
+        return name, {}, f"there is no action {name}; the actions are {', '.join(ACTIONS)}"
+    if not isinstance(given, dict):
+        return name, {}, f"the arguments of {name} must be named"
+    known = ACTIONS[name]
+    unknown = [key for key in given if key not in known]
+    missing = [key for key, default in known.items() if default is REQUIRED and given.get(key) is None]
+    if unknown or missing:
+        signature = f"{name}({', '.join(known)})"
+        problem = f"has no argument {unknown[0]}" if unknown else f"needs {', '.join(missing)}"
+        return name, {}, f"{name} {problem}; write {signature}"
+    return name, {key: given.get(key, default) for key, default in known.items()}, ""
