@@ -8,12 +8,16 @@ from collections.abc import Callable
 from envs.browser import BrowserEnv
 from envs.browsergym_task import BrowserGymTask, gym_id, list_ids
 from envs.errors import EnvError
+from envs.records import Task
+from tasks.demo.task import SUMMARY, ShopTask
 from tasks.errors import TaskError
+
+DEMOS: dict[str, tuple[Callable[[], Task], str]] = {"demo/shop": (ShopTask, SUMMARY)}
 
 
 def list_tasks() -> list[tuple[str, str]]:
     """(id, one-line summary) of every task that can be played here."""
-    tasks = []
+    tasks = [(name, summary) for name, (_, summary) in DEMOS.items()]
     try:
         miniwob = list_ids("miniwob")
     except EnvError:
@@ -39,14 +43,26 @@ def make_env(
         TaskError: there is no such task; the message names the closest ones.
         EnvError: the browser or the task's suite is not installed.
     """
-    options = {"seed": seed, "headed": headed, "screenshots": screenshots, "max_tokens": max_tokens}
-    name = task_id.strip()
+    task = _task(task_id.strip())
+    if task is None:
+        near = difflib.get_close_matches(task_id.strip(), [name for name, _ in list_tasks()], n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`confkv tasks` lists them"
+        raise TaskError(f"there is no task {task_id!r}; {hint}")
+    return BrowserEnv(
+        task,
+        seed=seed,
+        headed=headed,
+        screenshots=screenshots,
+        count_tokens=count_tokens,
+        max_tokens=max_tokens,
+    )
+
+
+def _task(name: str) -> Task | None:
+    if name in DEMOS:
+        return DEMOS[name][0]()
     full = gym_id(name)
     suite = full.removeprefix("browsergym/").partition(".")[0]
     if name.startswith("browsergym/") or suite == "miniwob":
-        if full in list_ids(suite):
-            return BrowserEnv(BrowserGymTask(full), count_tokens=count_tokens, **options)
-    known = [task for task, _ in list_tasks()]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`confkv tasks` lists them"
-    raise TaskError(f"there is no task {task_id!r}; {hint}")
+        return BrowserGymTask(full) if full in list_ids(suite) else None
+    return None
