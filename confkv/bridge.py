@@ -1,0 +1,206 @@
+"""The bridge to transformers: an attention function and a cache whose layers attend inside the session's store.
+
+``CacheLayer.update`` hands keys and values back with the layer attached, and the attention function lets that layer
+append and attend. Nothing is concatenated, and the session never travels through model keyword arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from confkv_kernels import attend
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.masking_utils import AttentionMaskInterface
+
+from confkv.errors import ConfkvError, ModelError
+from confkv.manager import MASS_ROWS
+from confkv.store import Store
+
+NAME = "confkv"
+_TAG = "_confkv_layer"
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    layer = getattr(key, _TAG, None)
+    if layer is None:
+        raise ConfkvError("this model is bound to a confkv engine; call it through Engine.session()")
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    out: Tensor = layer.attend(query, key, value, scale, softcap, s_aux)
+    return out.transpose(1, 2), None
+
+
+def _mask(*_: Any, attention_mask: Tensor | None = None, **__: Any) -> Tensor | None:
+    return attention_mask
+
+
+def bind(model: nn.Module) -> None:
+    """Route the attention of a transformers model through the layers of a :class:`SessionCache`.
+
+    Raises:
+        ModelError: the architecture does not use transformers' attention interface.
+    """
+    AttentionInterface.register(NAME, _attention)
+    AttentionMaskInterface.register(NAME, _mask)
+    try:
+        model.set_attn_implementation(NAME)  # type: ignore[operator]
+    except (ValueError, AttributeError) as error:
+        raise ModelError(
+            f"{type(model).__name__} does not let its attention be replaced ({str(error).splitlines()[0]}); "
+            "use a decoder-only model whose class supports transformers' attention interface"
+        ) from error
+
+
+class _Layer(CacheLayerMixin):
+    """What both kinds of layer share: identity update, logical length."""
+
+    is_sliding = False
+
+    def __init__(self, cache: SessionCache) -> None:
+        super().__init__()
+        self.cache = cache
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        setattr(key_states, _TAG, self)
+        return key_states, value_states
+
+    def get_seq_length(self) -> int:
+        return self.cache.seen
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.cache.seen + query_length, 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class StoreLayer(_Layer):
+    """A layer whose keys and values live in one lane of the store."""
+
+    def __init__(self, cache: SessionCache, lane: int) -> None:
+        super().__init__(cache)
+        self.lane = lane
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None, sinks: Tensor | None
+    ) -> Tensor:
+        """Append k, v ``[1, H, S, D]`` and attend with q ``[1, Hq, S, D]``; returns ``[1, Hq, S, D]``."""
+        cache, store, lane = self.cache, self.cache.store_for(k), self.lane
+        steps = q.shape[2]
+        store.append(lane, k[0], v[0])
+        keys, values = store.fp(lane)
+        history = store.history(lane)
+        mask = cache.causal_mask(store.n_fp[lane] + store.n_history[lane], steps, q.device) if steps > 1 else None
+        if cache.records_queries:
+            cache.queries.append(q[:, :, -MASS_ROWS:])
+            cache.scales.append(scale)
+            cache.softcaps.append(softcap)
+            cache.sink_logits.append(sinks)
+        return attend(q, keys, values, scale=scale, mask=mask, history=history, sinks=sinks, softcap=softcap)
+
+
+class RingLayer(_Layer):
+    """A sliding-window layer: the newest ``window - 1`` positions, never ranked, never evicted by score."""
+
+    is_sliding = True
+
+    def __init__(self, cache: SessionCache, window: int) -> None:
+        super().__init__(cache)
+        self.window = window
+        self.k: Tensor | None = None
+        self.v: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        """Positions held."""
+        return 0 if self.k is None else self.k.shape[2]
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None, sinks: Tensor | None
+    ) -> Tensor:
+        """As :meth:`StoreLayer.attend`, within the window."""
+        steps = q.shape[2]
+        keys = k if self.k is None else torch.cat([self.k, k], 2)
+        values = v if self.v is None else torch.cat([self.v, v], 2)
+        n = keys.shape[2]
+        mask = None
+        if steps > 1:
+            row = torch.arange(n - steps, n, device=q.device).unsqueeze(1)
+            col = torch.arange(n, device=q.device)
+            mask = (col <= row) & (col > row - self.window)
+        keep = min(n, self.window - 1)
+        self.k, self.v = keys[:, :, n - keep :].clone(), values[:, :, n - keep :].clone()
+        return attend(q, keys, values, scale=scale, mask=mask, sinks=sinks, softcap=softcap)
+
+
+class SessionCache(Cache):
+    """The cache object a transformers model sees: one session's store and rings.
+
+    Attributes:
+        seen: logical length as the model sees it (the position of the next token).
+        queries, scales, softcaps, sink_logits: per lane, what the manager needs to compute attention mass.
+    """
+
+    def __init__(self, windows: list[int | None], make_store: Any, records_queries: bool) -> None:
+        self.seen = 0
+        self.records_queries = records_queries
+        self._make_store = make_store
+        self.store: Store | None = None
+        self.queries: list[Tensor] = []
+        self.scales: list[float] = []
+        self.softcaps: list[float | None] = []
+        self.sink_logits: list[Tensor | None] = []
+        self._masks: dict[tuple[int, int], Tensor] = {}
+        layers: list[CacheLayerMixin] = []
+        lane = 0
+        for window in windows:
+            if window is None:
+                layers.append(StoreLayer(self, lane))
+                lane += 1
+            else:
+                layers.append(RingLayer(self, window))
+        super().__init__(layers=layers)
+
+    @property
+    def rings(self) -> list[RingLayer]:
+        """Sliding-window layers, first layer first."""
+        return [layer for layer in self.layers if isinstance(layer, RingLayer)]
+
+    def begin(self, steps: int) -> None:
+        """Forget the previous forward and make room for ``steps`` positions."""
+        for items in (self.queries, self.scales, self.softcaps, self.sink_logits):
+            items.clear()  # type: ignore[attr-defined]
+        self._masks.clear()
+        if self.store is not None:
+            self.store.reserve(steps)
+
+    def store_for(self, k: Tensor) -> Store:
+        """The store, created at the first key with its shape, dtype and device."""
+        if self.store is None:
+            store: Store = self._make_store(k.shape[1], k.shape[3], k.dtype, k.device)
+            store.reserve(k.shape[2])
+            self.store = store
+        return self.store
+
+    def causal_mask(self, n: int, steps: int, device: torch.device) -> Tensor:
+        """bool ``[steps, n]``: the last ``steps`` of n slots are the queries' own."""
+        key = (n, steps)
+        if key not in self._masks:
+            row = torch.arange(n - steps, n, device=device).unsqueeze(1)
+            self._masks[key] = torch.arange(n, device=device) <= row
+        return self._masks[key]

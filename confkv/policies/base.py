@@ -1,0 +1,69 @@
+"""What a policy is: five orthogonal choices, no state. State lives in the session's store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from confkv.errors import PolicyError
+from confkv.policies.budget import Budget, Unlimited
+from confkv.policies.ranker import Ranker, Recency
+
+Scope = Literal["layer", "head"]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How kept positions are stored.
+
+    Attributes:
+        int8: keep positions older than the window as INT8 codes; otherwise everything stays in the model's dtype.
+        window: newest positions that always stay in the model's dtype (W in the paper).
+    """
+
+    int8: bool = False
+    window: int = 128
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One composition of the five axes.
+
+    Attributes:
+        name: name in the registry.
+        spec: canonical command-line form, parameters included.
+        budget: how many competing positions each layer may keep.
+        ranker: which of them.
+        scope: whether the heads of a layer share one kept set.
+        storage: precision of what is kept.
+        protect: newest positions that are never evicted (P in the paper).
+        sinks: first positions of the session that are never evicted.
+    """
+
+    name: str
+    spec: str
+    budget: Budget = field(default_factory=Unlimited)
+    ranker: Ranker = field(default_factory=Recency)
+    scope: Scope = "layer"
+    storage: Storage = field(default_factory=Storage)
+    protect: int = 32
+    sinks: int = 4
+
+    def __post_init__(self) -> None:
+        if self.protect < 1:
+            raise PolicyError(f"policy {self.name}: protect={self.protect} must be at least 1")
+        if self.sinks < 0:
+            raise PolicyError(f"policy {self.name}: sinks={self.sinks} must not be negative")
+        if self.storage.window < 1:
+            raise PolicyError(f"policy {self.name}: w={self.storage.window} must be at least 1")
+        smallest = self.budget.smallest
+        if smallest is not None and smallest < self.protect:
+            raise PolicyError(
+                f"policy {self.name}: the smallest budget ({smallest}) is below protect ({self.protect}); "
+                "raise the budget or lower protect"
+            )
+
+    @property
+    def evicts(self) -> bool:
+        """Whether the policy can ever drop a position."""
+        return self.budget.smallest is not None

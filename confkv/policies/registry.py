@@ -1,0 +1,178 @@
+"""The named policies and their command-line form ``name`` or ``name:key=value,...``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from confkv.errors import PolicyError
+from confkv.policies.base import Policy, Scope, Storage
+from confkv.policies.budget import ByConfidence, Fixed, Pyramid, Unlimited
+from confkv.policies.ranker import Composite, Recency
+
+Value = int | float | str
+_CONF_KV = "https://arxiv.org/abs/2605.24786"
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    """One line of ``confkv policies``."""
+
+    name: str
+    summary: str
+    params: Mapping[str, Value]
+    paper: str | None
+    positional: str | None = None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    info: PolicyInfo
+    build: Callable[[str, str, dict[str, Value]], Policy]
+
+
+def _storage(p: Mapping[str, Value]) -> Storage:
+    return Storage(int8=bool(p["int8"]), window=int(p["w"]))
+
+
+def _full(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    return Policy(name, spec, Unlimited(), Recency(), storage=_storage(p))
+
+
+def _window(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    n = int(p["n"])
+    return Policy(name, spec, Fixed(n), Recency(), storage=_storage(p), protect=min(32, n), sinks=int(p["sinks"]))
+
+
+def _scope(p: Mapping[str, Value]) -> Scope:
+    scope = p["scope"]
+    if scope == "layer":
+        return "layer"
+    if scope == "head":
+        return "head"
+    raise PolicyError(f"scope={scope} is not a scope; use scope=layer or scope=head")
+
+
+def _fraction(p: Mapping[str, Value], key: str) -> float:
+    value = float(p[key])
+    if not 0.0 <= value <= 1.0:
+        raise PolicyError(f"{key}={value:g} must lie between 0 and 1")
+    return value
+
+
+def _by_confidence(p: Mapping[str, Value]) -> ByConfidence:
+    # tau may lie outside [0, 1]: above 1 never prunes to n_high, below 0 always does (the ablation's two ends).
+    budget = ByConfidence(int(p["n_high"]), int(p["n_low"]), float(p["tau"]))
+    if budget.n_high > budget.n_low:
+        raise PolicyError(
+            f"n_high={budget.n_high} (budget when confident) exceeds n_low={budget.n_low} (when uncertain); swap them"
+        )
+    return budget
+
+
+def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    ranker = Composite(_fraction(p, "alpha"), _fraction(p, "decay"))
+    return Policy(name, spec, _by_confidence(p), ranker, _scope(p), _storage(p), int(p["protect"]), int(p["sinks"]))
+
+
+def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    ranker = Composite(_fraction(p, "alpha"), _fraction(p, "decay"))
+    budget = Pyramid(_by_confidence(p), int(p["floor"]), _fraction(p, "ratio"))
+    return Policy(name, spec, budget, ranker, _scope(p), _storage(p), int(p["protect"]), int(p["sinks"]))
+
+
+_STORAGE: dict[str, Value] = {"int8": 0, "w": 128}
+_CONF: dict[str, Value] = {
+    "n_high": 128,
+    "n_low": 256,
+    "tau": 0.7,
+    "alpha": 0.65,
+    "decay": 0.9,
+    "protect": 32,
+    "sinks": 4,
+    "scope": "layer",
+    **_STORAGE,
+}
+
+_REGISTRY: dict[str, _Entry] = {
+    "full": _Entry(PolicyInfo("full", "keep every position", _STORAGE, None), _full),
+    "window": _Entry(
+        PolicyInfo(
+            "window",
+            "keep the newest N positions, nothing else (window:512)",
+            {"n": 512, "sinks": 0, **_STORAGE},
+            "https://arxiv.org/abs/2004.05150",
+            positional="n",
+        ),
+        _window,
+    ),
+    "confkv": _Entry(
+        PolicyInfo(
+            "confkv", "budget by confidence, ranked by attention mass (EMA) and recency", _CONF, _CONF_KV
+        ),
+        _confkv,
+    ),
+    "confkv-l": _Entry(
+        PolicyInfo(
+            "confkv-l",
+            "confkv with a pyramid over depth: deeper layers keep less",
+            {**_CONF, "floor": 96, "ratio": 0.5},
+            _CONF_KV,
+        ),
+        _confkv_l,
+    ),
+}
+
+
+def list_policies() -> list[PolicyInfo]:
+    """Every named policy with its parameters, defaults and paper."""
+    return [entry.info for entry in _REGISTRY.values()]
+
+
+def _value(key: str, text: str, default: Value) -> Value:
+    if isinstance(default, str):
+        return text
+    try:
+        value: Value = int(text) if isinstance(default, int) else float(text)
+    except ValueError:
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise PolicyError(f"{key}={text!r} is not {kind}; the default is {key}={default}") from None
+    if key == "int8" and value not in (0, 1):
+        raise PolicyError(f"int8={text} must be 0 or 1")
+    return value
+
+
+def parse_policy(text: str) -> Policy:
+    """The policy a command-line string names.
+
+    Args:
+        text: ``name``, ``name:key=value,...`` or, where there is one main parameter, ``name:value`` (``window:512``).
+
+    Raises:
+        PolicyError: unknown name or parameter, or a value out of range; one line that lists what is known.
+    """
+    name, _, rest = text.strip().partition(":")
+    entry = _REGISTRY.get(name)
+    if entry is None:
+        near = difflib.get_close_matches(name, _REGISTRY, 1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise PolicyError(f"unknown policy '{name}'; {hint}known: {', '.join(_REGISTRY)} (see `confkv policies`)")
+    info = entry.info
+    params: dict[str, Value] = dict(info.params)
+    for part in filter(None, (piece.strip() for piece in rest.split(","))):
+        key, eq, value = part.partition("=")
+        key, value = key.strip(), value.strip()
+        if not eq:
+            if info.positional is None:
+                raise PolicyError(f"policy {name}: '{part}' should be key=value; keys: {', '.join(info.params)}")
+            key, value = info.positional, part
+        if key not in params:
+            raise PolicyError(f"policy {name} has no parameter '{key}'; it has: {', '.join(info.params)}")
+        params[key] = _value(key, value, info.params[key])
+    changed = [f"{key}={value}" for key, value in params.items() if value != info.params[key]]
+    spec = name if not changed else f"{name}:{','.join(changed)}"
+    if name == "window":
+        extra = [piece for piece in changed if not piece.startswith("n=")]
+        spec = ",".join([f"window:{params['n']}", *extra])
+    return entry.build(name, spec, params)

@@ -1,0 +1,390 @@
+"""The mixed store: keys and values of every evictable layer, a full-precision part and an optional INT8 history.
+
+A *lane* is one layer of one session. All lanes share stacked buffers, so that ranking, compaction and quantising run
+once for the whole model, and each lane has its own length. Slots of a lane are contiguous. In INT8 mode a lane holds
+``[history (INT8)] [sinks (fp)] [window (fp)]``; otherwise everything is in the full-precision part, oldest first.
+"""
+
+from __future__ import annotations
+
+import torch
+from confkv_kernels import History, calibrate, dequantise, keep_indices, quantise, take_rows
+from torch import Tensor
+
+#: Columns of the metadata.
+MASS, HOLD, POS = 0, 1, 2
+#: Values of HOLD, added up: why a slot does not compete. The last two do not count against the budget either.
+SINK, PROTECTED, PINNED = 1, 2, 4
+#: Positions leave the window for the history in blocks, so that quantising is not paid at every token.
+_BLOCK = 32
+_SLACK = 64
+
+
+class Store:
+    """Keys and values of ``lanes`` layers.
+
+    Args:
+        lanes: number of evictable layers, G.
+        heads, dim: KV heads and head dimension.
+        dtype, device: of the full-precision part.
+        int8: keep positions older than ``window`` as INT8.
+        window: newest positions that stay in full precision.
+        sinks: first positions that stay in full precision.
+        evicts: whether metadata is kept at all (full KV needs none).
+    """
+
+    def __init__(
+        self,
+        lanes: int,
+        heads: int,
+        dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        *,
+        int8: bool = False,
+        window: int = 128,
+        sinks: int = 4,
+        evicts: bool = True,
+    ) -> None:
+        self.lanes, self.heads, self.dim = lanes, heads, dim
+        self.dtype, self.device = dtype, torch.device(device)
+        self.int8, self.window, self.sinks, self.evicts = int8, window, sinks, evicts
+        self.n_fp = [0] * lanes
+        self.n_history = [0] * lanes
+        #: slots per lane that are PROTECTED or PINNED, and so do not count against the budget
+        self.held = [0] * lanes
+        self.k = torch.empty(lanes, heads, 0, dim, dtype=dtype, device=self.device)
+        self.v = torch.empty_like(self.k)
+        self.meta = torch.zeros(lanes, heads, 0, 3, device=self.device)
+        self._codes: History | None = None
+
+    # -- sizes --------------------------------------------------------------------------------------------------
+
+    @property
+    def lengths(self) -> list[int]:
+        """Slots held by each lane."""
+        return [a + b for a, b in zip(self.n_fp, self.n_history, strict=True)]
+
+    def bytes_by_kind(self) -> dict[str, int]:
+        """Bytes allocated, by kind."""
+        out = {"fp": self.k.nbytes + self.v.nbytes, "int8": 0, "scales": 0, "meta": self.meta.nbytes}
+        if self._codes is not None:
+            h = self._codes
+            out["int8"] = h.k.nbytes + h.v.nbytes
+            out["scales"] = h.k_gain.nbytes + h.v_gain.nbytes + h.k_scale.nbytes + h.v_scale.nbytes
+        return out
+
+    @staticmethod
+    def _resized(old: Tensor, length: int, capacity: int) -> Tensor:
+        shape = list(old.shape)
+        shape[2] = capacity
+        new = torch.empty(shape, dtype=old.dtype, device=old.device)
+        new[:, :, :length] = old[:, :, :length]
+        return new
+
+    def _resize_fp(self, capacity: int) -> None:
+        used = max(self.n_fp, default=0)
+        self.k = self._resized(self.k, used, capacity)
+        self.v = self._resized(self.v, used, capacity)
+
+    def _resize_meta(self, capacity: int) -> None:
+        if not self.evicts:
+            return
+        meta = torch.zeros(self.lanes, self.heads, capacity, 3, device=self.device)
+        used = min(max(self.lengths, default=0), self.meta.shape[2])
+        meta[:, :, :used] = self.meta[:, :, :used]
+        self.meta = meta
+
+    def reserve(self, extra: int, *, shrink: bool = False) -> None:
+        """Make room for ``extra`` more positions in every lane; with ``shrink`` also give back what is far too large.
+
+        Growth is by at least an eighth, so that a growing session copies each position a bounded number of times.
+        """
+        fp = max(self.n_fp, default=0) + extra
+        if (capacity := self._fitting(fp, self.k.shape[2], extra, shrink)) is not None:
+            self._resize_fp(capacity)
+        total = max(self.lengths, default=0) + extra
+        if self.evicts and (capacity := self._fitting(total, self.meta.shape[2], extra, shrink)) is not None:
+            self._resize_meta(capacity)
+
+    @staticmethod
+    def _fitting(need: int, capacity: int, extra: int, shrink: bool) -> int | None:
+        """New capacity for ``need`` slots; None: leave it."""
+        if need > capacity:
+            # A known large request is met exactly; token by token, an eighth is added.
+            return need if extra > 1 else need + max(_SLACK, need // 8)
+        if shrink and capacity > need + max(2 * _SLACK, need // 4):
+            return need
+        return None
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, lane: int, k: Tensor, v: Tensor) -> None:
+        """Append ``[H, S, D]`` keys and values to one lane. :meth:`commit` must follow once every lane has its own."""
+        n, steps = self.n_fp[lane], k.shape[1]
+        self.k[lane, :, n : n + steps] = k
+        self.v[lane, :, n : n + steps] = v
+        self.n_fp[lane] = n + steps
+
+    def commit(self, first: int, hold: list[int], steps: int) -> None:
+        """Metadata of the ``steps`` positions just appended to every lane.
+
+        Args:
+            first: position of the first of them.
+            hold: for each, a sum of SINK, PROTECTED and PINNED, or 0 where it competes; empty: all compete.
+        """
+        if not self.evicts or not self.lanes:
+            return
+        lengths = self.lengths
+        if steps == 1 and not any(hold) and min(lengths) == max(lengths):
+            row = self.meta[:, :, lengths[0] - 1]
+            row.zero_()
+            row[..., POS] = first
+            return
+        rows = torch.zeros(steps, 3, device=self.device)
+        rows[:, POS] = torch.arange(first, first + steps, device=self.device, dtype=torch.float32)
+        if hold:
+            rows[:, HOLD] = torch.tensor(hold, device=self.device, dtype=torch.float32)
+        for lane, n in enumerate(lengths):
+            self.meta[lane, :, n - steps : n] = rows
+        held = sum(h >= PROTECTED for h in hold)
+        self.held = [h + held for h in self.held]
+
+    def release(self) -> None:
+        """Let PROTECTED positions compete from now on."""
+        if not self.evicts or not self.lanes:
+            return
+        hold = self.meta[:, :, : max(self.lengths), HOLD]
+        protected = (hold == PROTECTED) | (hold == PROTECTED + SINK)
+        hold.sub_(protected * float(PROTECTED))
+        self.held = [int((hold[lane, 0, :n] >= PROTECTED).sum()) for lane, n in enumerate(self.lengths)]
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def fp(self, lane: int) -> tuple[Tensor, Tensor]:
+        """Full-precision keys and values of a lane, views ``[1, H, n, D]``."""
+        n = self.n_fp[lane]
+        return self.k[lane : lane + 1, :, :n], self.v[lane : lane + 1, :, :n]
+
+    def history(self, lane: int) -> History | None:
+        """INT8 part of a lane, views with B = 1; None when empty."""
+        n = self.n_history[lane]
+        if self._codes is None or not n:
+            return None
+        h, s = self._codes, slice(lane, lane + 1)
+        return History(
+            h.k[s, :, :n], h.v[s, :, :n], h.k_gain[s, :, :n], h.v_gain[s, :, :n], h.k_scale[s], h.v_scale[s]
+        )
+
+    def all_history(self) -> History | None:
+        """INT8 part of every lane up to the longest, B = G; slots past a lane's own length are meaningless."""
+        n = max(self.n_history, default=0)
+        if self._codes is None or not n:
+            return None
+        h = self._codes
+        return History(h.k[:, :, :n], h.v[:, :, :n], h.k_gain[:, :, :n], h.v_gain[:, :, :n], h.k_scale, h.v_scale)
+
+    def dequantised(self, lane: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Everything a lane holds, in slot order: keys and values ``[H, n, D]`` and positions ``[H, n]``."""
+        k, v = self.fp(lane)
+        history = self.history(lane)
+        if history is not None:
+            k = torch.cat([dequantise(history.k, history.k_gain, history.k_scale, self.dtype), k], 2)
+            v = torch.cat([dequantise(history.v, history.v_gain, history.v_scale, self.dtype), v], 2)
+        return k[0], v[0], self.positions(lane)
+
+    def positions(self, lane: int) -> Tensor:
+        """Positions of a lane in slot order, ``[H, n]`` int64."""
+        n = self.lengths[lane]
+        if not self.evicts:
+            return torch.arange(n).expand(self.heads, n)
+        return self.meta[lane, :, :n, POS].long()
+
+    # -- evicting -----------------------------------------------------------------------------------------------
+
+    def evict(self, score: Tensor, targets: list[int]) -> int:
+        """Keep the ``targets[g]`` best-scored slots of every lane.
+
+        Args:
+            score: ``[G, H or 1, n]`` float32 over slots, n the longest lane; ``+inf`` stays.
+            targets: slots to keep per lane.
+
+        Returns:
+            Number of (lane, position) pairs dropped.
+        """
+        lengths = self.lengths
+        targets = [min(t, n) for t, n in zip(targets, lengths, strict=True)]
+        dropped = sum(lengths) - sum(targets)
+        if not dropped:
+            return 0
+        index = keep_indices(score, lengths, targets)
+        widest = index.shape[-1]
+        if self.n_history and max(self.n_history):
+            self._compact_mixed(index, targets)
+        else:
+            take_rows(self.k, index, widest)
+            take_rows(self.v, index, widest)
+            self.n_fp = targets
+        take_rows(self.meta, index, widest)
+        return dropped
+
+    def _compact_mixed(self, index: Tensor, targets: list[int]) -> None:
+        """Compaction with an INT8 part. ``index`` runs over history slots first, then full-precision slots.
+
+        Heads of one lane may lose different numbers of history slots; the lane's history shrinks to the shortest and
+        the newest survivors of the other heads move to the full-precision part (their values are unchanged).
+        """
+        assert self._codes is not None
+        h = self._codes
+        index = index.expand(-1, self.heads, -1).contiguous()
+        old = torch.tensor(self.n_history, device=self.device).view(-1, 1, 1)
+        target = torch.tensor(targets, device=self.device).view(-1, 1, 1)
+        valid = torch.arange(index.shape[-1], device=self.device) < target
+        from_history = (index < old) & valid
+        new_history = [int(x) for x in from_history.sum(-1).amin(-1)]
+        h_index = torch.where(from_history, index, 0)
+        fp_index = (index - old).clamp_(0, self.k.shape[2] - 1)
+        for name in ("k", "v"):
+            codes, gain = getattr(h, name), getattr(h, f"{name}_gain")
+            scale, buffer = getattr(h, f"{name}_scale"), getattr(self, name)
+            rows = h_index.unsqueeze(-1)
+            picked = torch.gather(codes, 2, rows.expand(-1, -1, -1, self.dim))
+            picked_gain = torch.gather(gain, 2, h_index)
+            plain = torch.gather(buffer, 2, fp_index.unsqueeze(-1).expand(-1, -1, -1, self.dim))
+            moved = dequantise(picked, picked_gain, scale, self.dtype)
+            full = torch.where(from_history.unsqueeze(-1), moved, plain)
+            for lane, n in enumerate(new_history):
+                codes[lane, :, :n] = picked[lane, :, :n]
+                gain[lane, :, :n] = picked_gain[lane, :, :n]
+                buffer[lane, :, : targets[lane] - n] = full[lane, :, n : targets[lane]]
+        self.n_history = new_history
+        self.n_fp = [t - n for t, n in zip(targets, new_history, strict=True)]
+
+    # -- quantising ---------------------------------------------------------------------------------------------
+
+    def age(self) -> None:
+        """Move positions that left the window to the INT8 history, in blocks. No-op unless ``int8``."""
+        if not self.int8:
+            return
+        moves = [max(0, n - self.sinks - self.window) for n in self.n_fp]
+        if max(moves, default=0) < _BLOCK:
+            return
+        for lane, count in enumerate(moves):
+            if count >= _BLOCK:
+                self._move_to_history(lane, count)
+        used, capacity = max(self.n_fp), self.k.shape[2]
+        if capacity > used + 4 * _BLOCK:
+            self._resize_fp(used + 2 * _BLOCK)
+
+    def _codes_with_room(self, need: int) -> History:
+        h = self._codes
+        if h is None:
+            shape = (self.lanes, self.heads, 0)
+            code = torch.empty(*shape, self.dim, dtype=torch.int8, device=self.device)
+            gain = torch.empty(*shape, device=self.device)
+            scale = torch.ones(self.lanes, self.heads, 1, self.dim, device=self.device)
+            h = History(code, code.clone(), gain, gain.clone(), scale, scale.clone())
+        used, capacity = max(self.n_history), h.k.shape[2]
+        if need > capacity:
+            room = need + max(_SLACK, need // 8)
+            grown = [self._resized(x, used, room) for x in (h.k, h.v, h.k_gain, h.v_gain)]
+            h = History(*grown, h.k_scale, h.v_scale)
+        self._codes = h
+        return h
+
+    def _move_to_history(self, lane: int, count: int) -> None:
+        n, old = self.n_fp[lane], self.n_history[lane]
+        h = self._codes_with_room(old + count)
+        s = self.sinks
+        for name in ("k", "v"):
+            buffer = getattr(self, name)
+            codes, gain, scale = getattr(h, name), getattr(h, f"{name}_gain"), getattr(h, f"{name}_scale")
+            if not old:
+                scale[lane] = calibrate(buffer[lane, :, s:n])
+            codes[lane, :, old : old + count], gain[lane, :, old : old + count] = quantise(
+                buffer[lane, :, s : s + count], scale[lane]
+            )
+            buffer[lane, :, s : n - count] = buffer[lane, :, s + count : n].clone()
+        if self.evicts:
+            # Slot order is history, sinks, window: the sinks step behind the slots that moved.
+            meta = self.meta[lane]
+            sinks = meta[:, old : old + s].clone()
+            meta[:, old : old + count] = meta[:, old + s : old + s + count].clone()
+            meta[:, old + count : old + count + s] = sinks
+        self.n_fp[lane], self.n_history[lane] = n - count, old + count
+
+    # -- re-basing ----------------------------------------------------------------------------------------------
+
+    def rebase(self, end: int, inv_freq: list[Tensor | None]) -> None:
+        """Give the survivors of every lane compact positions that end at ``end - 1``, and re-rotate their keys.
+
+        Args:
+            end: position of the next token.
+            inv_freq: RoPE inverse frequencies ``[r / 2]`` of each lane; None leaves keys as they are (learned
+                absolute positions cannot be moved).
+        """
+        for lane in range(self.lanes):
+            n, nh = self.lengths[lane], self.n_history[lane]
+            old = self.meta[lane, :, :n, POS]
+            # Rank of each slot's position: slot order is not position order when there is a history.
+            rank = old.argsort(-1).argsort(-1).float()
+            new = rank + (end - n)
+            delta = new - old
+            freq = inv_freq[lane]
+            if freq is not None:
+                self.k[lane, :, : n - nh] = rotate(self.k[lane, :, : n - nh], delta[:, nh:], freq)
+                if nh and self._codes is not None:
+                    h = self._codes
+                    keys = dequantise(h.k[lane, :, :nh], h.k_gain[lane, :, :nh], h.k_scale[lane], torch.float32)
+                    keys = rotate(keys, delta[:, :nh], freq)
+                    h.k_scale[lane] = calibrate(keys)
+                    h.k[lane, :, :nh], h.k_gain[lane, :, :nh] = quantise(keys, h.k_scale[lane])
+            self.meta[lane, :, :n, POS] = new
+
+    # -- copies -------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything stored, trimmed and cloned; :meth:`load_state` restores it exactly."""
+        fp, n = max(self.n_fp, default=0), max(self.lengths, default=0)
+        out = {
+            "k": self.k[:, :, :fp].clone(),
+            "v": self.v[:, :, :fp].clone(),
+            "meta": self.meta[:, :, :n].clone(),
+            "n_fp": torch.tensor(self.n_fp, dtype=torch.int64),
+            "n_history": torch.tensor(self.n_history, dtype=torch.int64),
+            "held": torch.tensor(self.held, dtype=torch.int64),
+        }
+        if self._codes is not None:
+            nh = max(self.n_history)
+            h = self._codes
+            for name in ("k", "v", "k_gain", "v_gain"):
+                out[f"h_{name}"] = getattr(h, name)[:, :, :nh].clone()
+            out["h_k_scale"], out["h_v_scale"] = h.k_scale.clone(), h.v_scale.clone()
+        return out
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Inverse of :meth:`state`; the tensors are copied."""
+        self.k, self.v, self.meta = (state[x].clone().to(self.device) for x in ("k", "v", "meta"))
+        self.n_fp, self.n_history, self.held = (
+            [int(x) for x in state[name]] for name in ("n_fp", "n_history", "held")
+        )
+        self._codes = None
+        if "h_k" in state:
+            names = ("k", "v", "k_gain", "v_gain", "k_scale", "v_scale")
+            self._codes = History(*(state[f"h_{name}"].clone().to(self.device) for name in names))
+
+
+def rotate(keys: Tensor, delta: Tensor, inv_freq: Tensor) -> Tensor:
+    """Rotate RoPE'd keys by ``delta`` positions (half-split layout; a scaled RoPE keeps its scale).
+
+    Args:
+        keys: ``[..., n, D]``.
+        delta: ``[..., n]`` positions to move by.
+        inv_freq: ``[r / 2]``; the first r of D dimensions are rotary.
+    """
+    half = inv_freq.shape[0]
+    angle = delta.double().unsqueeze(-1) * inv_freq.double()
+    cos, sin = angle.cos().float(), angle.sin().float()
+    x1, x2 = keys[..., :half].float(), keys[..., half : 2 * half].float()
+    turned = [x1 * cos - x2 * sin, x2 * cos + x1 * sin]
+    return torch.cat([*(t.to(keys.dtype) for t in turned), keys[..., 2 * half :]], -1)

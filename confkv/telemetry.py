@@ -1,0 +1,84 @@
+"""What a session reports about itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TurnStats:
+    """Cost of one :meth:`Session.extend`. Times in seconds; ``kept`` is the mean over layers."""
+
+    tokens: int
+    seconds_prefill: float
+    seconds_manage: float
+    kept: float
+    seen: int
+
+
+@dataclass(frozen=True)
+class Token:
+    """One sampled token.
+
+    Attributes:
+        id: vocabulary index.
+        text: the piece of text it completes ("" inside a multi-byte character and for stop tokens).
+        confidence: confidence of the distribution it was sampled from.
+        budget: competing positions allowed at this step, None for full KV.
+        kept: positions held when it was sampled, mean over layers.
+        seconds: wall time of the step, management included.
+    """
+
+    id: int
+    text: str
+    confidence: float
+    budget: int | None
+    kept: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One decoded token, for figures and traces. ``bytes`` are bytes allocated for KV at that step."""
+
+    turn: int
+    confidence: float
+    budget: int | None
+    kept: float
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SessionStats:
+    """State of a session.
+
+    Attributes:
+        tokens_seen: logical length, every token that was ever fed.
+        kept_per_layer: physical length of each layer, sliding-window layers included.
+        bytes_by_kind: bytes allocated: ``fp`` (keys and values in the model's dtype), ``int8`` (codes), ``scales``,
+            ``meta`` (mass, position, hold), ``ring`` (sliding-window layers).
+        bytes, peak_bytes, mean_bytes: their sum now, at its highest, and averaged over forward passes.
+        full_bytes: what full KV holds at this logical length, without any slack.
+        evictions: (layer, position) pairs dropped.
+        rebases: times the survivors were moved to compact positions.
+        seconds: wall time by ``prefill``, ``decode`` (model and sampling), ``manage`` (confidence, mass, ranking,
+            compaction, quantising).
+    """
+
+    tokens_seen: int
+    kept_per_layer: list[int]
+    bytes_by_kind: dict[str, int]
+    bytes: int
+    peak_bytes: int
+    mean_bytes: float
+    full_bytes: int
+    evictions: int
+    rebases: int
+    decode_steps: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)

@@ -1,0 +1,22 @@
+"""Kernels of the mixed KV store.
+
+One function per operation. ``reference`` holds the torch implementation of each; it runs on every device and is what
+the faster versions are tested against.
+"""
+
+from confkv_kernels.reference.attention import History, attend, attention_mass
+from confkv_kernels.reference.confidence import confidence
+from confkv_kernels.reference.quantise import calibrate, dequantise, quantise
+from confkv_kernels.reference.select import keep_indices, take_rows
+
+__all__ = [
+    "History",
+    "attend",
+    "attention_mass",
+    "calibrate",
+    "confidence",
+    "dequantise",
+    "keep_indices",
+    "quantise",
+    "take_rows",
+]

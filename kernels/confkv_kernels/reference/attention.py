@@ -1,0 +1,143 @@
+"""Attention over the mixed store and the probability mass each key receives.
+
+The store holds a contiguous full-precision part and, optionally, an INT8 history. Positions do not enter here: RoPE is
+already in the keys, so only visibility (the mask) matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from confkv_kernels.reference.quantise import dequantise
+
+_NEG = float("-inf")
+
+
+@dataclass(frozen=True)
+class History:
+    """INT8 keys and values: codes ``[B, H, n, D]``, gains ``[B, H, n]``, channel scales ``[B, H, 1, D]``."""
+
+    k: Tensor
+    v: Tensor
+    k_gain: Tensor
+    v_gain: Tensor
+    k_scale: Tensor
+    v_scale: Tensor
+
+    @property
+    def length(self) -> int:
+        """Number of positions."""
+        return self.k.shape[-2]
+
+
+def _group(q: Tensor, heads: int) -> Tensor:
+    """``[B, Hq, S, D]`` -> ``[B, H, G*S, D]``: the query heads that share a KV head become rows of one matrix."""
+    b, hq, s, d = q.shape
+    return q.reshape(b, heads, (hq // heads) * s, d)
+
+
+def _scores(q: Tensor, k: Tensor, history: History | None, scale: float, softcap: float | None) -> Tensor:
+    """fp32 scores ``[B, H, G*S, n_history + n]`` of grouped queries against the whole store."""
+    parts = []
+    if history is not None and history.length:
+        # The channel scale folds into the query and the token's gain into the score: no key is dequantised.
+        scaled = (q.float() * history.k_scale).to(q.dtype)
+        s = torch.matmul(scaled, history.k.to(q.dtype).transpose(-1, -2)).float()
+        parts.append(s * history.k_gain.unsqueeze(-2))
+    parts.append(torch.matmul(q, k.transpose(-1, -2)).float())
+    s = (parts[0] if len(parts) == 1 else torch.cat(parts, -1)) * scale
+    return softcap * torch.tanh(s / softcap) if softcap is not None else s
+
+
+def _probabilities(s: Tensor, sinks: Tensor | None, heads: int, steps: int) -> Tensor:
+    """Softmax of ``s`` with the learned sink logit of each query head in the denominator (gpt-oss)."""
+    if sinks is None:
+        return torch.softmax(s, -1)
+    rows = sinks.float().view(-1, heads, sinks.shape[-1] // heads, 1)
+    rows = rows.expand(-1, -1, -1, steps).reshape(rows.shape[0], heads, -1, 1).expand(s.shape[0], -1, -1, -1)
+    return torch.softmax(torch.cat([s, rows], -1), -1)[..., :-1]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    mask: Tensor | None = None,
+    history: History | None = None,
+    sinks: Tensor | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """Attention of S queries over the store.
+
+    Args:
+        q: ``[B, Hq, S, D]``.
+        k, v: ``[B, H, n, D]``, the full-precision part, with Hq a multiple of H.
+        mask: bool ``[S, n_history + n]``, True where the query may look; None: everywhere.
+        history: the INT8 part, placed before the full-precision part.
+        sinks: ``[Hq]`` logits that join the softmax denominator (gpt-oss).
+        softcap: tanh cap on the scores (Gemma 2).
+
+    Returns:
+        ``[B, Hq, S, D]`` in q's dtype.
+    """
+    b, hq, steps, d = q.shape
+    heads = k.shape[1]
+    if (history is None or not history.length) and sinks is None and softcap is None:
+        if mask is None:
+            out = F.scaled_dot_product_attention(_group(q, heads), k, v, scale=scale)
+            return out.reshape(b, hq, steps, d)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=hq != heads)
+    s = _scores(_group(q, heads), k, history, scale, softcap)
+    if mask is not None:
+        s = s.masked_fill(~mask.repeat(hq // heads, 1), _NEG)
+    p = _probabilities(s, sinks, heads, steps).to(q.dtype)
+    n = history.length if history is not None else 0
+    out = torch.matmul(p[..., n:], v)
+    if history is not None and n:
+        weighted = (p[..., :n].float() * history.v_gain.unsqueeze(-2)).to(q.dtype)
+        out = out + (torch.matmul(weighted, history.v.to(q.dtype)).float() * history.v_scale).to(q.dtype)
+    return out.reshape(b, hq, steps, d)
+
+
+def attention_mass(
+    q: Tensor,
+    k: Tensor,
+    *,
+    scale: float,
+    visible: Tensor | None = None,
+    history: History | None = None,
+    sinks: Tensor | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """Mean attention probability that each key receives, per KV head.
+
+    The mean runs over the query rows and over the query heads that share the KV head.
+
+    Args:
+        q: ``[B, Hq, w, D]``, the last w query rows; B may be every layer of the model at once.
+        k: ``[B, H, n, D]``.
+        visible: bool, broadcastable to ``[B, 1, w, n_history + n]``; None: every key is visible.
+        history, sinks, softcap: as in :func:`attend`; sinks may be ``[B, Hq]``.
+
+    Returns:
+        ``[B, H, n_history + n]`` float32; sums to 1 over keys (less with sinks).
+    """
+    b, hq, w, _ = q.shape
+    heads = k.shape[1]
+    groups = hq // heads
+    s = _scores(_group(q, heads), k, history, scale, softcap)
+    if visible is not None:
+        rows = visible.expand(-1, -1, w, -1).repeat(1, 1, groups, 1)
+        s = s.masked_fill(~rows, _NEG)
+    return _probabilities(s, sinks, heads, w).mean(-2)
+
+
+def dequantised_keys(history: History, dtype: torch.dtype) -> Tensor:
+    """Keys of the history in ``dtype``, ``[B, H, n, D]``."""
+    return dequantise(history.k, history.k_gain, history.k_scale, dtype)
