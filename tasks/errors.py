@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 class TaskError(Exception):
-    """A task, or what a run needs, is not there; ``str(error)`` is one line that names the cause and the mend."""
+    """A task, or what a run needs, is not there; ``str(error)`` is one line: the cause and the mend."""
 
     user_facing = True

@@ -1,0 +1,153 @@
+"""``confkv run``: play one episode."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """\
+Examples:
+
+\b
+  confkv run
+      the demo shop with the default model, policy confkv
+\b
+  confkv run --task miniwob/click-button --seed 1 --model qwen2.5-coder-1.5b
+      a MiniWoB task (confkv tasks lists them)
+\b
+  confkv run --policy window:512
+  confkv run --policy confkv:n_high=256,n_low=512,int8=1
+      other caches (confkv policies lists them with their parameters)
+\b
+  confkv run --model ./my-model --policy full --json > result.json
+      a folder, GGUF file or hub id; one JSON object on stdout
+
+The folder of a run holds episode.json (the outcome), steps.jsonl (a line a turn), decode.npz (a row a decoded
+token), cache.png and screenshots/. Exit code: 0 played to its end, solved or not; 2 bad input; 130 stopped.
+"""
+
+
+@contextlib.contextmanager
+def _stdout_for_result_only() -> Iterator[None]:
+    """Send what libraries and children print to stderr, at the descriptor: stdout gets the result alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextlib.contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """SIGTERM ends the episode the way Ctrl-C does: browser closed, records written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def run(
+    task: Annotated[
+        str, typer.Option("--task", "-t", help="Task to play; `confkv tasks` lists them.")
+    ] = "demo/shop",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Alias, folder, GGUF file or hub id; `confkv models` lists the aliases.  [default: see there]",
+        ),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy", "-p", help="What the cache keeps: name or name:key=value,...; see `confkv policies`."
+        ),
+    ] = "confkv",
+    seed: Annotated[
+        int, typer.Option("--seed", "-s", help="The task's instance; the same seed plays the same one.")
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for the records; replaces a run in it.  [default: runs/TASK-POLICY-SEED-TIME]",
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on stdout; progress stays on stderr.")
+    ] = False,
+    headed: Annotated[bool, typer.Option("--headed", help="Show the browser window.")] = False,
+    max_turns: Annotated[int, typer.Option(help="Give up after so many turns.")] = 30,
+    max_new_tokens: Annotated[int, typer.Option(help="Longest reply of a turn, in tokens.")] = 256,
+    temperature: Annotated[
+        float, typer.Option(help="0 is greedy; above it samples, seeded by --seed.")
+    ] = 0.0,
+    dtype: Annotated[
+        str, typer.Option(help="auto, fp32, bf16 or fp16; auto takes bf16 where the CPU has it.")
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    screenshots: Annotated[bool, typer.Option(help="Keep a screenshot of each action.")] = True,
+    chunk: Annotated[
+        int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")
+    ] = 512,
+) -> None:
+    """Play one task in a real browser; one KV session carries it from the first turn to the last."""
+    from tasks.episode import Options, play, prepare, summary
+    from tasks.live import make_view
+
+    with contextlib.ExitStack() as stack:
+        if json:
+            stack.enter_context(_stdout_for_result_only())
+        stack.enter_context(_terminate_as_interrupt())
+        plan = prepare(
+            Options(
+                task=task,
+                model=model or _default_model(),
+                policy=policy,
+                seed=seed,
+                out=out,
+                headed=headed,
+                max_turns=max_turns,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                dtype=dtype,
+                device=device,
+                chunk=chunk,
+                screenshots=screenshots,
+            )
+        )
+        with make_view(plan.heading, max_turns, plain=json) as view:
+            episode = play(plan, view)
+    print(episode.model_dump_json() if json else summary(episode), flush=True)
+    if episode.stop_reason == "interrupted":
+        raise typer.Exit(130)
+
+
+def _default_model() -> str:
+    from confkv.models import DEFAULT_ALIAS
+
+    return DEFAULT_ALIAS
