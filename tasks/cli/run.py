@@ -77,7 +77,7 @@ def run(
         typer.Option(
             "--model",
             "-m",
-            help="Alias, folder, GGUF file or hub id; `confkv models` lists the aliases.  [default: see there]",
+            help="Alias, folder, GGUF file or hub id; `confkv models` lists them.  [default: see there]",
         ),
     ] = None,
     policy: Annotated[
