@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import signal
 import threading
 import time
@@ -16,10 +17,9 @@ from typing import Any
 
 from tasks.errors import TaskError
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
-from tasks.live import View, megabytes, times
+from tasks.live import View, fetch_progress, megabytes, times
 from tasks.records import KV, ActionRecord, Episode, Seconds, Settings, StepLine
 
-DTYPES = ("auto", "fp32", "bf16", "fp16")
 PACKAGES = ("confkv", "torch", "transformers", "playwright", "gymnasium", "browsergym-core", "miniwob")
 
 
@@ -65,6 +65,7 @@ def prepare(options: Options) -> Plan:
     Raises:
         an exception with ``user_facing`` set: unknown policy, parameter, task, model; no browser; bad out.
     """
+    from confkv.models.load import DTYPES
     from confkv.policies import parse_policy
 
     for name, value, least in (
@@ -77,8 +78,10 @@ def prepare(options: Options) -> Plan:
             raise TaskError(f"{name} {value} is too small; use {least} or more")
     if not 0.0 <= options.temperature < float("inf"):
         raise TaskError(f"--temperature {options.temperature:g} must be 0 (greedy) or more")
-    if options.dtype not in DTYPES:
-        raise TaskError(f"--dtype {options.dtype} is unknown; use one of {', '.join(DTYPES)}")
+    if options.dtype not in ("auto", *DTYPES, *DTYPES.values()):
+        raise TaskError(f"--dtype {options.dtype} is unknown; use one of auto, {', '.join(DTYPES)}")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", options.device):
+        raise TaskError(f"--device {options.device} is unknown; use cpu, cuda or auto")
     policy = parse_policy(options.policy)
     out = options.out or default_folder(options.task, policy.spec, options.seed, datetime.now())
     check_folder(out)
@@ -96,7 +99,7 @@ def prepare(options: Options) -> Plan:
     try:
         from confkv.models import resolve
 
-        resolve(options.model)
+        resolve(options.model, progress=fetch_progress())
     except BaseException:
         env.close()
         raise

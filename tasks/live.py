@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO
 
 HEARTBEAT_SECONDS = 15.0
+FETCH_SECONDS = 10.0
 
 
 def megabytes(count: float) -> str:
@@ -40,6 +41,23 @@ def shorten(text: str, limit: int) -> str:
     """One line of at most ``limit`` characters, printable on any terminal."""
     flat = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def fetch_progress() -> bool | Callable[[str, int, int | None], None]:
+    """How a model's download reports: True (a bar) on a terminal, else a line for each part and each 10 s."""
+    if sys.stderr.isatty():
+        return True
+    last: dict[str, Any] = {"what": "", "at": 0.0}
+
+    def report(what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if what == last["what"] and now - last["at"] < FETCH_SECONDS:
+            return
+        last.update(what=what, at=now)
+        share = f" {done / total:.0%}" if total else ""
+        print(f"... {what}{share}", file=sys.stderr, flush=True)
+
+    return report
 
 
 class SessionLike(Protocol):

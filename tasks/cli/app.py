@@ -76,6 +76,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; its exit code: 0 done, 1 a defect of ours, 2 bad input, 130 interrupted."""
     try:
         code = app(args=arguments, prog_name="confkv", standalone_mode=False)
+        if code == 130:  # Ctrl-C: typer has caught it, or `run` has kept the episode so far
+            _say("interrupted")
         return code if isinstance(code, int) else 0
     except TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -85,7 +87,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         command = context.command_path if context is not None else "confkv"
         _say(f"{error.format_message().rstrip('.')}; see `{command} --help`")
         return 2
-    except (KeyboardInterrupt, Abort):
+    except Abort:
         _say("interrupted")
         return 130
     except BrokenPipeError:
