@@ -1,4 +1,4 @@
-"""Play BrowserGym's task classes in our own browser: find the class of an id, set it up on a page, ask it for the score."""
+"""Play BrowserGym's tasks in our own browser: find an id's class, set it up on a page, ask for the score."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def miniwob_root() -> Path:
 
 
 def gym_id(name: str) -> str:
-    """``miniwob/click-button``, ``miniwob.click-button`` or ``browsergym/miniwob.click-button`` -> the last form."""
+    """``miniwob/click-button`` or ``browsergym/miniwob.click-button`` -> the latter."""
     short = name.removeprefix("browsergym/")
     suite, _, rest = short.partition("/")
     return "browsergym/" + (f"{suite}.{rest}" if rest else short)
@@ -106,7 +106,7 @@ class GymTask:
         return str(goal)
 
     def validate(self, page: Any, answer: str | None) -> dict[str, Any]:
-        """Score now: ``{"reward": raw reward, "done": bool}``. MiniWoB's own raw reward, not its sign, is reported."""
+        """Score now: ``{"reward": raw reward, "done": bool}`` (MiniWoB's raw reward, not its sign)."""
         if answer is not None:
             self.chat.append({"role": "assistant", "message": answer})
         reward, done, message, info = self.task.validate(page, self.chat)

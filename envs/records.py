@@ -36,7 +36,7 @@ class Info(TypedDict):
 
 
 class TaskSpec(TypedDict, total=False):
-    """What a worker needs to begin an episode: a page of our own (``url``) or a BrowserGym task (``browsergym``)."""
+    """What a worker needs to begin an episode: a page (``url``) or a BrowserGym task."""
 
     goal: str
     url: str
@@ -82,7 +82,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
 
 
 def complete(action: Any) -> tuple[str, dict[str, Any], str]:
-    """Check an action against the closed set: its name, its arguments with defaults, and an error ("" if fine)."""
+    """Check an action against the closed set: name, arguments with defaults, and an error ("" if fine)."""
     if not isinstance(action, dict) or not isinstance(action.get("name"), str):
         return "", {}, "an action is {'name': ..., 'args': {...}}"
     name, given = action["name"], action.get("args") or {}

@@ -1,4 +1,4 @@
-"""Carry out one action on the current page; every failure becomes a sentence that says why and what to do instead."""
+"""Carry out one action on the current page; every failure becomes a sentence that says why."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ KEYS = {
     "cmd": "Meta", "meta": "Meta",
 }  # fmt: skip
 INPUT_FORMATS = {
-    "date": "YYYY-MM-DD", "time": "HH:MM", "month": "YYYY-MM", "week": "YYYY-Www", "datetime-local": "YYYY-MM-DDTHH:MM",
-    "color": "#rrggbb", "number": "a number", "range": "a number",
+    "date": "YYYY-MM-DD", "time": "HH:MM", "month": "YYYY-MM", "week": "YYYY-Www",
+    "datetime-local": "YYYY-MM-DDTHH:MM", "color": "#rrggbb", "number": "a number", "range": "a number",
 }  # fmt: skip
 
 DESCRIBE = """el => {
@@ -64,7 +64,8 @@ SCROLL = """([el, dx, dy]) => {
   }
   if (!target) return false;
   const [x, y] = [target.scrollLeft, target.scrollTop];
-  target.scrollBy({left: dx * target.clientWidth * 0.8, top: dy * target.clientHeight * 0.8, behavior: 'instant'});
+  const [left, top] = [dx * target.clientWidth * 0.8, dy * target.clientHeight * 0.8];
+  target.scrollBy({left, top, behavior: 'instant'});
   return target.scrollLeft !== x || target.scrollTop !== y;
 }"""
 
@@ -202,9 +203,14 @@ class Actor:
     def _fill_formatted(self, locator: Locator, text: str, kind: str, element: Element) -> None:
         if kind == "date" and (us := re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{4})", text.strip())):
             text = f"{us[3]}-{int(us[1]):02d}-{int(us[2]):02d}"
+        before = locator.input_value(timeout=TIMEOUT)
         try:
             locator.fill(text.strip(), timeout=TIMEOUT)
+            taken = bool(locator.input_value(timeout=TIMEOUT)) or not text.strip()
         except Error:
+            taken = False
+        if not taken:
+            locator.fill(before, timeout=TIMEOUT)
             _fail(f"{element.label} takes a {kind}: write it as {INPUT_FORMATS[kind]}")
 
     def _do_select_option(self, element: Element, args: dict[str, Any]) -> None:
@@ -224,9 +230,8 @@ class Actor:
         if None in indices:
             listed = ", ".join(repr(label) for label, _ in pairs[:30])
             more = f" and {len(pairs) - 30} more" if len(pairs) > 30 else ""
-            _fail(
-                f"{element.label} has no option {wanted[indices.index(None)]!r}; its options are {listed}{more}"
-            )
+            lacking = wanted[indices.index(None)]
+            _fail(f"{element.label} has no option {lacking!r}; its options are {listed}{more}")
         locator.select_option(index=[index for index in indices if index is not None], timeout=TIMEOUT)
 
     @staticmethod
@@ -245,7 +250,7 @@ class Actor:
         return None
 
     def _choose(self, element: Element, wanted: list[str]) -> None:
-        """select_option on what is not a select: click the choice of that name, opening a custom list if need be."""
+        """select_option on what is not a select: click the choice of that name, opening its list first."""
         for option in wanted:
             target = self._named(option, CHOICES)
             if target is None and element.role in CHOICES and len(wanted) == 1:
@@ -255,11 +260,11 @@ class Actor:
                 self._locate(element).click(timeout=TIMEOUT)
                 self.tabs.settle()
                 self.tabs.observe()
-                target = self._named(option, CHOICES + ("link", "clickable"))
+                target = self._named(option, (*CHOICES, "link", "clickable"))
             if target is None:
                 instead = "fill" if element.role in TEXT_ENTRY else "click"
                 _fail(
-                    f"{element.label} is not a list with an option {option!r}; use {instead} on the right id instead"
+                    f"{element.label} is not a list with an option {option!r}; use {instead} on the right id"
                 )
             self._do_click(target, {})
             self.note = f"clicked {target.label}"
@@ -292,9 +297,8 @@ class Actor:
                 self._locate(element).press(key, timeout=TIMEOUT)
         except Error as error:
             if "Unknown key" in error.message:
-                _fail(
-                    f"there is no key {key!r}; use names like Enter, Tab, Escape, ArrowDown, Control+a; fill types text"
-                )
+                names = "Enter, Tab, Escape, ArrowDown, Control+a"
+                _fail(f"there is no key {key!r}; use names like {names}; to type text use fill")
             raise
 
     def _do_scroll(self, element: Element | None, args: dict[str, Any]) -> None:

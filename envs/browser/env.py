@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from envs.browser.process import BrowserProcess, WorkerLost
 from envs.browser.window import Window
@@ -71,7 +72,7 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         EnvError: at construction when there is no browser, at ``reset`` when it or the task cannot start.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 1}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 1}
 
     def __init__(
         self,
@@ -86,6 +87,13 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         step_deadline: float = 40.0,
     ) -> None:
         self.task, self.seed = task, seed
+        self.spec = EnvSpec(
+            "confkv/Browser-v0",
+            entry_point=lambda: BrowserEnv(task, seed=seed, headed=headed, max_tokens=max_tokens),
+            nondeterministic=True,  # pages have clocks, and info tells seconds
+            order_enforce=False,
+            disable_env_checker=True,
+        )
         self.observation_space = cast(Any, gymnasium.spaces.Dict({key: Words() for key in KEYS}))
         self.action_space = ActionSpace()
         self.render_mode = None
@@ -126,7 +134,7 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         return self._observe(reply), cast(dict[str, Any], self._info(reply, 0.0, start))
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Carry out one action. What goes wrong is told in ``obs["error"]``; a lost browser ends the episode (truncated)."""
+        """Carry out one action; ``obs["error"]`` says what went wrong, a lost browser truncates."""
         if not self._playing:
             raise RuntimeError("call reset() before step()")
         start = time.perf_counter()

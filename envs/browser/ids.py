@@ -1,4 +1,4 @@
-"""Ids of our own that survive navigation: the same thing on the same page has the same id all episode long."""
+"""Ids of our own that survive navigation: the same thing on a page has the same id all episode long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Ids:
         self._known: dict[tuple[str, str, str, int], str] = {}
         self._labels: dict[str, str] = {}
 
-    def page(self, url: str) -> "PageIds":
+    def page(self, url: str) -> PageIds:
         """Begin one rendering of the page at ``url`` (query and fragment do not matter)."""
         parts = urlsplit(url)
         return PageIds(self, f"{parts.scheme}://{parts.netloc}{parts.path}")

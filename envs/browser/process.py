@@ -1,4 +1,4 @@
-"""The parent's handle on the browser process: start it, ask it with a deadline, kill it with everything it started."""
+"""The parent's handle on the browser process: start it, ask it with a deadline, kill all it started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from envs.errors import EnvError
 
@@ -28,7 +28,7 @@ class BrowserProcess:
     def __init__(self, config: dict[str, Any]) -> None:
         ours, theirs = socket.socketpair()
         path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         command = [sys.executable, "-m", "envs.browser.worker", str(theirs.fileno()), str(os.getpid())]
         with theirs:
             self._process = subprocess.Popen(

@@ -1,16 +1,16 @@
 """From Playwright's accessibility snapshot to a flat list of lines a small model can read.
 
-The snapshot is a YAML-like tree, one node a line. It is parsed iteratively (pages may be thousands of levels deep)
-and rendered as ``[e5] button "No"`` for what can be acted on and plain lines for what can only be read; containers that
-say nothing are dropped.
+The snapshot is a YAML-like tree, one node a line. It is parsed iteratively (pages may be thousands of levels
+deep) and rendered as ``[e5] button "No"`` for what can be acted on and plain lines for what can only be read;
+containers that say nothing are dropped.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 INTERACTIVE = {
     "button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "listbox", "option", "slider",
@@ -275,7 +275,7 @@ class _Renderer:
 
 
 def render(nodes: list[Node], assign: Callable[[str, str], str]) -> tuple[list[str], dict[str, Element]]:
-    """Lines of the page and the elements behind their ids; ``assign(role, name)`` hands out an id for each call."""
+    """Lines of the page and the elements behind their ids; ``assign(role, name)`` hands out an id a call."""
     renderer = _Renderer(nodes, assign)
     renderer.run()
     return renderer.lines, renderer.elements

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -116,7 +117,7 @@ class Tabs:
     # reading
 
     def settle(self, quiet: float = 0.06, limit: float = 8.0) -> None:
-        """Wait for what an action set off: navigations (up to ``limit`` s), then calls in the background (1.5 s)."""
+        """Wait for what an action set off: navigations (up to ``limit`` s), then background calls (1.5 s)."""
         start = time.monotonic()
         page = self.current
         page.wait_for_timeout(quiet * 1000)
@@ -124,10 +125,8 @@ class Tabs:
             self.current.wait_for_timeout(30)
         page = self.current
         left = max(0.1, limit - (time.monotonic() - start))
-        try:
+        with contextlib.suppress(Error):  # still loading then: it is shown as far as it has come
             page.wait_for_load_state("domcontentloaded", timeout=left * 1000)
-        except Error:
-            pass  # the page is still loading; it is shown as far as it has come
         start = time.monotonic()
         while self._traffic.calls and time.monotonic() - start < 1.5:
             self.current.wait_for_timeout(30)
@@ -154,7 +153,7 @@ class Tabs:
     def _hide_passwords(self, page: Page, lines: list[str]) -> None:
         """Replace the values of password fields; only fields with a value are asked for their type."""
         for number, line in enumerate(lines):
-            if not line.startswith("[") or '" value "' not in line and 'textbox value "' not in line:
+            if not line.startswith("[") or ' value "' not in line:
                 continue
             element = self.elements.get(line[1 : line.index("]")])
             if element is None or element.role != "textbox":

@@ -1,8 +1,7 @@
-"""The process that owns the browser: ``python -m envs.browser.worker FD`` serves requests on an inherited socket.
+"""The process that owns the browser: ``python -m envs.browser.worker FD PARENT`` serves an inherited socket.
 
-Requests and replies are plain dicts. It ends with its parent, whatever happens to that: the socket closes (seen while idle)
-or the parent's id changes (seen by a thread, also while a page hangs), and its browser goes with it.
-"""
+Requests and replies are plain dicts. It ends with its parent, whatever happens to that: the socket closes (seen
+while idle), or the parent's id changes (seen by a thread, also while a page hangs), and its browser goes too.
 
 from __future__ import annotations
 
@@ -11,10 +10,11 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped,unused-ignore]
 from playwright.sync_api import Browser, BrowserContext, Error, Playwright, sync_playwright
 
 from envs.browser.actions import TIMEOUT, ActionError, Actor
@@ -197,7 +197,8 @@ def main() -> None:
             return
         try:
             op = request.pop("op")
-            reply = {"reset": worker.reset, "step": worker.step, "close": worker.close}[op](**request)
+            serve: Callable[..., dict[str, Any]] = getattr(worker, op)  # reset, step or close
+            reply = serve(**request)
         except EnvError as error:
             reply = {"failed": str(error), "user_facing": True}
         except Exception as error:  # the parent decides; a page must not be able to end the episode loop

@@ -7,10 +7,13 @@ from html import escape
 from tasks.demo.catalogue import Catalogue, Product
 
 STYLE = """
-:root { color-scheme: light; --ink: #1d2b36; --soft: #5b6b78; --sea: #0f5c72; --sand: #f6f1e7; --line: #e3dccd; }
+:root { color-scheme: light; --ink: #1d2b36; --soft: #5b6b78; --sea: #0f5c72;
+  --sand: #f6f1e7; --line: #e3dccd; }
 * { box-sizing: border-box; }
-body { margin: 0; background: var(--sand); color: var(--ink); font: 17px/1.55 Georgia, 'Times New Roman', serif; }
-header { background: var(--sea); color: #fff; padding: 1.1rem 2rem; font-size: 1.5rem; letter-spacing: .03em; }
+body { margin: 0; background: var(--sand); color: var(--ink);
+  font: 17px/1.55 Georgia, 'Times New Roman', serif; }
+header { background: var(--sea); color: #fff; padding: 1.1rem 2rem;
+  font-size: 1.5rem; letter-spacing: .03em; }
 header a { color: inherit; text-decoration: none; }
 main { max-width: 880px; margin: 2rem auto; padding: 0 1.5rem; }
 h1 { font-weight: normal; font-size: 1.7rem; margin: 0 0 1rem; }
@@ -28,11 +31,13 @@ h1 { font-weight: normal; font-size: 1.7rem; margin: 0 0 1rem; }
   padding: .65rem 1.3rem; font: inherit; text-decoration: none; cursor: pointer; }
 .button:hover, button:hover { filter: brightness(1.15); }
 label { display: block; margin-bottom: .35rem; }
-input { font: inherit; padding: .55rem .7rem; border: 1px solid #b8c3ca; border-radius: 7px; width: 16rem; max-width: 100%; }
+input { font: inherit; padding: .55rem .7rem; border: 1px solid #b8c3ca; border-radius: 7px;
+  width: 16rem; max-width: 100%; }
 .error { color: #9b2c1d; } form > * + * { margin-top: 1rem; }
 """
 TINTS = {
-    "Blue": "#5d8fc4", "Green": "#6fa57a", "Red": "#c4655d", "Yellow": "#dcbf5a", "White": "#d9d6cc", "Grey": "#94a0a8",
+    "Blue": "#5d8fc4", "Green": "#6fa57a", "Red": "#c4655d",
+    "Yellow": "#dcbf5a", "White": "#d9d6cc", "Grey": "#94a0a8",
 }  # fmt: skip
 
 
@@ -63,8 +68,9 @@ def product(item: Product) -> str:
     """One product with the link to its order form."""
     return _page(
         item.name,
-        f'<div class="panel thing" style="--tint: {_tint(item)}"><h1>{escape(item.name)}</h1><p>{escape(item.text)}</p>'
-        f'<p class="price">{item.price} euros</p><a class="button" href="/order/{item.slug}">Order this</a></div>',
+        f'<div class="panel thing" style="--tint: {_tint(item)}"><h1>{escape(item.name)}</h1>'
+        f'<p>{escape(item.text)}</p><p class="price">{item.price} euros</p>'
+        f'<a class="button" href="/order/{item.slug}">Order this</a></div>',
     )
 
 

@@ -24,7 +24,7 @@ class ShopTask:
         return self._shop
 
     def start(self, seed: int) -> TaskSpec:
-        """Stock the shelf; the pages look the same on every machine because the port is hidden behind a name."""
+        """Stock the shelf; a host name hides the port, so that pages read the same on every machine."""
         stock = catalogue(seed)
         if self._shop is None:
             self._shop = Shop(stock)
