@@ -1,0 +1,269 @@
+"""One episode: the page goes in, a reply comes out, its actions are carried out, until something says stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from agent import prompts
+from agent.parser import ParsedReply, parse_reply
+from agent.records import ActionRecord, EpisodeResult, StopReason, TurnRecord
+from agent.transcript import Piece, Transcript
+
+MAX_PARSE_FAILURES = 3
+_log = logging.getLogger(__name__)
+
+Event = Callable[[dict[str, Any]], None]
+
+
+class TokenLike(Protocol):
+    """A sampled token."""
+
+    id: int
+    text: str
+    confidence: float
+
+
+class SessionLike(Protocol):
+    """What the loop needs of a KV session."""
+
+    @property
+    def stats(self) -> Any: ...
+
+    def extend(self, ids: list[int], segment: Any) -> Any: ...
+
+    def generate(
+        self,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        stop_ids: Iterable[int] | None = None,
+        seed: int | None = None,
+    ) -> Iterator[Any]: ...
+
+
+class EnvLike(Protocol):
+    """What the loop needs of an environment: gymnasium's ``reset`` and ``step``."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]: ...
+
+    def step(self, action: dict[str, Any]) -> tuple[Any, Any, bool, bool, dict[str, Any]]: ...
+
+
+def run_episode(
+    env: EnvLike,
+    session: SessionLike,
+    tokenizer: Any,
+    *,
+    seed: int,
+    max_turns: int = 30,
+    max_new_tokens: int = 256,
+    temperature: float = 0.0,
+    on_event: Event | None = None,
+) -> EpisodeResult:
+    """Play one episode in a fresh session.
+
+    Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first page gives
+    "error". A user-facing error of the environment's first reset is raised, as nothing was played.
+    """
+    episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event)
+    try:
+        episode.reset()
+        reason = episode.play()
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    except Exception as error:
+        if not episode.began:
+            raise
+        _log.exception("the episode failed")
+        reason = "error"
+        episode.result.error = f"{type(error).__name__}: {error}".replace("\n", " ")
+    return episode.finish(reason)
+
+
+class _Episode:
+    """The state of one episode between turns."""
+
+    def __init__(
+        self,
+        env: EnvLike,
+        session: SessionLike,
+        tokenizer: Any,
+        max_turns: int,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int,
+        on_event: Event | None,
+    ) -> None:
+        self.env, self.session = env, session
+        self.transcript = Transcript(tokenizer)
+        self.max_turns, self.max_new_tokens = max_turns, max_new_tokens
+        self.temperature, self.seed = temperature, seed
+        self.emit: Event = on_event or (lambda event: None)
+        self.result = EpisodeResult()
+        self.began = False
+        self.obs: Mapping[str, Any] = {}
+        self.last_token: int | None = None
+        self.failures = 0
+        self.tried: dict[str, int] = {}  # page and actions -> how often they changed nothing
+        self.warned = False
+
+    def reset(self) -> None:
+        """Open the task."""
+        self.obs, _ = self.env.reset(seed=self.seed)
+        self.began = True
+        self.result.goal = str(self.obs["goal"])
+
+    def play(self) -> StopReason:
+        """Turns until one of them says stop."""
+        message = prompts.observation(self.obs, turns_left=self.max_turns)
+        for number in range(1, self.max_turns + 1):
+            started = time.perf_counter()
+            record = TurnRecord(number, str(self.obs["url"]), str(self.obs["title"]), str(self.obs["text"]))
+            self.result.turn_records.append(record)
+            try:
+                parsed, cut = self._think(record, message)
+                reason = self._act(record, parsed, cut)
+                record.complete = True
+            finally:
+                record.seconds = time.perf_counter() - started
+            self.emit({"type": "turn_end", "turn": number, "stats": self.session.stats})
+            if reason:
+                return reason
+            message = self._next_message(record, cut, self.max_turns - number)
+        return "step_limit"
+
+    def finish(self, reason: StopReason) -> EpisodeResult:
+        """The result, told to the listener once; Ctrl-C while it listens changes nothing."""
+        result = self.result
+        result.stop_reason = reason
+        try:
+            self.emit({"type": "end", "stop_reason": reason, "success": result.success, "result": result})
+        except KeyboardInterrupt:
+            result.stop_reason = "interrupted" if reason == "step_limit" else reason
+        return result
+
+    def _pieces(self, message: str, first: bool) -> list[Piece]:
+        if first:
+            return self.transcript.start(
+                prompts.system_prompt(), prompts.goal_text(str(self.obs["goal"])), message
+            )
+        return self.transcript.turn(message, self.last_token)
+
+    def _think(self, record: TurnRecord, message: str) -> tuple[ParsedReply, bool]:
+        """Feed the message, sample a reply, read it: (what it asks for, whether it was cut by the token limit)."""
+        pieces = self._pieces(message, first=record.turn == 1)
+        record.prompt = "".join(piece.text for piece in pieces)
+        self.emit({"type": "turn_start", "turn": record.turn, "obs": self.obs, "prompt": record.prompt})
+        for piece in pieces:
+            self.session.extend(piece.ids, segment=piece.segment)
+            record.prompt_tokens += len(piece.ids)
+        stops = self.transcript.stop_ids
+        ids: list[int] = []
+        confidences: list[float] = []
+        try:
+            for token in self.session.generate(
+                max_new_tokens=self.max_new_tokens,
+                temperature=self.temperature,
+                stop_ids=stops,
+                seed=self.seed * 100_003 + record.turn,
+            ):
+                ids.append(int(token.id))
+                confidences.append(float(token.confidence))
+                self.emit({"type": "token", "token": token})
+        finally:
+            self.last_token = ids[-1] if ids else None
+            record.reply = self.transcript.reply_text(ids)
+            record.reply_tokens = len(ids)
+            record.confidence_mean = sum(confidences) / len(confidences) if confidences else None
+        parsed = parse_reply(record.reply)
+        record.thought, record.parse_error = parsed.thought, parsed.error
+        self.emit(
+            {
+                "type": "reply",
+                "turn": record.turn,
+                "text": record.reply,
+                "actions": parsed.actions,
+                "error": parsed.error,
+            }
+        )
+        return parsed, bool(ids) and ids[-1] not in stops
+
+    def _act(self, record: TurnRecord, parsed: ParsedReply, cut: bool) -> StopReason | None:
+        """Carry out the actions in order, up to the first that fails, leaves the page or ends the episode."""
+        if not parsed.actions:
+            self.failures += 1
+            return "parse_failures" if self.failures == MAX_PARSE_FAILURES else None
+        self.failures = 0
+        page = str(self.obs["text"])
+        for index, action in enumerate(parsed.actions):
+            url = self.obs["url"]
+            self.obs, reward, terminated, truncated, info = self.env.step(action)
+            done = _action_record(action, self.obs, float(reward), info)
+            record.actions.append(done)
+            self.result.reward, self.result.raw_reward = done.reward, done.raw_reward
+            self.result.success = done.reward >= 1.0
+            if action["name"] == "answer":
+                self.result.answer = str(action["args"]["text"])
+            self.emit(
+                {
+                    "type": "action",
+                    "turn": record.turn,
+                    "action": action,
+                    "obs": self.obs,
+                    "reward": done.reward,
+                    "info": info,
+                }
+            )
+            if action["name"] == "answer":
+                return "answer"
+            if terminated or truncated:
+                if truncated and not terminated and done.error:
+                    self.result.error = done.error
+                    return "error"
+                return "done"
+            if done.error or self.obs["url"] != url or done.effect.startswith("navigated"):
+                record.skipped = parsed.actions[index + 1 :]
+                break
+        return self._repeated(page, record.actions)
+
+    def _repeated(self, page: str, actions: Sequence[ActionRecord]) -> StopReason | None:
+        """Count actions that changed nothing on this page; the third time, after a warning, is the end."""
+        self.warned = False
+        if not all(done.without_effect for done in actions):
+            return None
+        key = page + "\0" + repr([done.action for done in actions])
+        self.tried[key] = self.tried.get(key, 0) + 1
+        self.warned = self.tried[key] == 2
+        return "repeated_action" if self.tried[key] >= 3 else None
+
+    def _next_message(self, record: TurnRecord, cut: bool, turns_left: int) -> str:
+        problem = record.parse_error
+        if problem and cut and not record.actions:
+            problem = prompts.truncated(self.max_new_tokens)
+        warning = prompts.repeated([done.action for done in record.actions]) if self.warned else None
+        self.warned = False
+        return prompts.observation(
+            self.obs,
+            actions=record.actions,
+            skipped=record.skipped,
+            problem=problem,
+            warning=warning,
+            turns_left=turns_left,
+        )
+
+
+def _action_record(
+    action: dict[str, Any], obs: Mapping[str, Any], reward: float, info: Mapping[str, Any]
+) -> ActionRecord:
+    return ActionRecord(
+        action=action,
+        effect=str(obs["effect"]),
+        error=str(obs["error"]),
+        reward=reward,
+        raw_reward=float(info.get("raw_reward", reward)),
+        seconds=float(info.get("seconds", 0.0)),
+        url=str(obs["url"]),
+        title=str(obs["title"]),
+    )
