@@ -1,4 +1,4 @@
-"""The agent: action grammar, append-only transcript, prompts and the episode loop; it knows no suite and no browser."""
+"""The agent: action grammar, append-only transcript, prompts and the episode loop; it knows no suite."""
 
 from agent.actions import ACTIONS
 from agent.loop import run_episode
@@ -7,6 +7,13 @@ from agent.records import ActionRecord, EpisodeResult, TurnRecord
 from agent.transcript import Piece, Transcript
 
 __all__ = [
-    "ACTIONS", "ActionRecord", "EpisodeResult", "ParsedReply", "Piece", "Transcript", "TurnRecord", "parse_reply",
+    "ACTIONS",
+    "ActionRecord",
+    "EpisodeResult",
+    "ParsedReply",
+    "Piece",
+    "Transcript",
+    "TurnRecord",
+    "parse_reply",
     "run_episode",
-]  # fmt: skip
+]

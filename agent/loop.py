@@ -1,4 +1,4 @@
-"""One episode: the page goes in, a reply comes out, its actions are carried out, until something says stop."""
+"""One episode: page in, reply out, actions carried out, until something says stop."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def run_episode(
 ) -> EpisodeResult:
     """Play one episode in a fresh session.
 
-    Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first page gives
-    "error". A user-facing error of the environment's first reset is raised, as nothing was played.
+    Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first page
+    gives "error". An error of the environment's reset is raised, as nothing was played.
     """
     episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event)
     try:
@@ -152,7 +152,7 @@ class _Episode:
         return self.transcript.turn(message, self.last_token)
 
     def _think(self, record: TurnRecord, message: str) -> tuple[ParsedReply, bool]:
-        """Feed the message, sample a reply, read it: (what it asks for, whether it was cut by the token limit)."""
+        """Feed the message, sample a reply, read it: (what it asks for, whether the token limit cut it)."""
         pieces = self._pieces(message, first=record.turn == 1)
         record.prompt = "".join(piece.text for piece in pieces)
         self.emit({"type": "turn_start", "turn": record.turn, "obs": self.obs, "prompt": record.prompt})

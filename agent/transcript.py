@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import jinja2
@@ -199,7 +200,7 @@ class Transcript:
                 cuts.append(position)
         cuts.append(len(text))
         ids: list[int] = []
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             ids += self._tokenize(text[start:end])
         return ids
 
