@@ -28,9 +28,8 @@ def reporting(progress: bool | Progress) -> Iterator[Progress]:
 
     columns = (
         rp.TextColumn("{task.description}"),
-        rp.BarColumn(),
-        rp.DownloadColumn(),
-        rp.TransferSpeedColumn(),
+        rp.BarColumn(bar_width=20),
+        rp.TaskProgressColumn(),
         rp.TimeElapsedColumn(),
     )
     with rp.Progress(*columns, console=Console(file=sys.stderr)) as bar:
