@@ -1,7 +1,8 @@
 """The process that owns the browser: ``python -m envs.browser.worker FD PARENT`` serves an inherited socket.
 
-Requests and replies are plain dicts. It ends with its parent, whatever happens to that: the socket closes (seen
-while idle), or the parent's id changes (seen by a thread, also while a page hangs), and its browser goes too.
+Requests and replies are plain dicts. It ends with its parent, whatever happens to that: the socket closes
+(seen while idle), or the parent's id changes (seen by a thread, also while a page hangs), and its browser goes.
+"""
 
 from __future__ import annotations
 
