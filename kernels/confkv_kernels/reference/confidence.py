@@ -24,12 +24,14 @@ def confidence(logits: Tensor) -> Tensor:
         ``[...]`` float32.
     """
     x = logits.float()
+    top2 = torch.topk(x, 2, dim=-1).values
+    # Relative to the largest logit: otherwise the entropy of large logits is a difference of large numbers.
+    x, top2 = x - top2[..., :1], top2 - top2[..., :1]
     log_z = torch.logsumexp(x, -1, keepdim=True)
     # H = log Z - sum p x, which needs one exp over the vocabulary instead of two.
     p = torch.exp(x - log_z)
     # A token ruled out by the model itself (-inf) has p = 0 and adds nothing; 0 * -inf would be NaN.
     entropy = log_z.squeeze(-1) - (p * x.clamp_min(torch.finfo(torch.float32).min)).sum(-1)
-    top2 = torch.topk(x, 2, dim=-1).values
     p1 = torch.exp(top2[..., 0] - log_z.squeeze(-1))
     margin = torch.sigmoid(top2[..., 0] - top2[..., 1])
     normalised = (entropy / math.log(x.shape[-1])).clamp(0.0, 1.0)
