@@ -64,8 +64,8 @@ def run_episode(
 ) -> EpisodeResult:
     """Play one episode in a fresh session.
 
-    Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first page
-    gives "error". An error of the environment's reset is raised, as nothing was played.
+    Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first
+    page gives "error". An error of the environment's reset is raised, as nothing was played.
     """
     episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event)
     try:
@@ -97,7 +97,7 @@ class _Episode:
         on_event: Event | None,
     ) -> None:
         self.env, self.session = env, session
-        self.transcript = Transcript(tokenizer)
+        self.tokenizer = tokenizer
         self.max_turns, self.max_new_tokens = max_turns, max_new_tokens
         self.temperature, self.seed = temperature, seed
         self.emit: Event = on_event or (lambda event: None)
@@ -110,7 +110,8 @@ class _Episode:
         self.warned = False
 
     def reset(self) -> None:
-        """Open the task."""
+        """Open the task and make the transcript."""
+        self.transcript = Transcript(self.tokenizer)
         self.obs, _ = self.env.reset(seed=self.seed)
         self.began = True
         self.result.goal = str(self.obs["goal"])
@@ -135,13 +136,13 @@ class _Episode:
         return "step_limit"
 
     def finish(self, reason: StopReason) -> EpisodeResult:
-        """The result, told to the listener once; Ctrl-C while it listens changes nothing."""
+        """The result, told to the listener once; Ctrl-C while it listens is still an interruption."""
         result = self.result
         result.stop_reason = reason
         try:
             self.emit({"type": "end", "stop_reason": reason, "success": result.success, "result": result})
         except KeyboardInterrupt:
-            result.stop_reason = "interrupted" if reason == "step_limit" else reason
+            result.stop_reason = "interrupted"
         return result
 
     def _pieces(self, message: str, first: bool) -> list[Piece]:

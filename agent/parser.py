@@ -14,11 +14,12 @@ from agent.scan import Argument, Bare, ScanError, Scanner, whole
 
 # Names that models bring from elsewhere, and the action that is meant.
 SYNONYMS = {
-    "type": "fill", "input": "fill", "write": "fill", "enter": "fill", "enter_text": "fill", "set_value": "fill",
-    "select": "select_option", "choose": "select_option", "tap": "click", "submit": "click", "press_key": "press",
-    "key": "press", "keyboard": "press", "navigate": "goto", "open": "goto", "visit": "goto", "go_back": "back",
-    "go_forward": "forward", "uncheck": "check", "tick": "check", "sleep": "wait", "finish": "answer", "done": "answer",
-    "stop": "answer", "respond": "answer", "send_msg_to_user": "answer", "tab_focus": "switch_tab",
+    "type": "fill", "input": "fill", "write": "fill", "enter": "fill", "enter_text": "fill",
+    "set_value": "fill", "select": "select_option", "choose": "select_option", "tap": "click",
+    "submit": "click", "press_key": "press", "key": "press", "keyboard": "press", "navigate": "goto",
+    "open": "goto", "visit": "goto", "go_back": "back", "go_forward": "forward", "uncheck": "check",
+    "tick": "check", "sleep": "wait", "finish": "answer", "done": "answer", "stop": "answer",
+    "respond": "answer", "send_msg_to_user": "answer", "tab_focus": "switch_tab",
 }  # fmt: skip
 _BY_SQUASHED = {name.replace("_", ""): name for name in ACTIONS}
 _HEAD = re.compile(
@@ -30,7 +31,7 @@ _HEAD = re.compile(
 _INLINE = re.compile(r"(?<![\w])(?P<name>[A-Za-z_]\w*)\(")
 _BETWEEN = re.compile(r"[\s;,.&|`>-]*(?:and\s+then|and|then)?[\s`]*(?P<name>[A-Za-z_]\w*)[ \t]*\(")
 _SPOKEN = re.compile(
-    r"^[\s`*-]*(?:action:\s*)?(?P<name>click|hover|check)\s+\[?(?P<id>e\d+)\]?[\s.`]*$", re.I | re.M
+    r"^[ \t`*-]*(?:action:\s*)?(?P<name>click|hover|check)[ \t]+\[?(?P<id>e\d+)\]?[ \t.`]*$", re.I | re.M
 )
 _LOOKS_LIKE_ARGUMENTS = re.compile(r"\s*(?:[\"'“‘\[)]|-?\d|[a-z]{1,2}\d+\s*[,)]|\w+\s*=)")
 _ID = re.compile(r"[\w.:@-]+")
@@ -42,7 +43,7 @@ _LOOKS_LIKE_ID = re.compile(r"\[?(?:f\d+)?e\d+\]?")
 class ParsedReply:
     """What a reply asks for.
 
-    ``actions`` are valid records, at most four; when ``error`` is set they are those before the call it is about.
+    ``actions`` are valid records, at most four; when ``error`` is set they are those before the faulty call.
     """
 
     thought: str
@@ -122,7 +123,7 @@ def _known(name: str) -> ActionSpec | None:
 
 
 def _calls(body: str) -> list[tuple[str, int, int]]:
-    """(name, start, position after the parenthesis) of calls: those that begin a line, else those inside sentences."""
+    """(name, start, position after the parenthesis) of calls that begin lines, else of those in sentences."""
     heads = [
         (m["name"], m.start("name"), m.end())
         for m in _HEAD.finditer(body)

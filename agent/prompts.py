@@ -28,8 +28,10 @@ def system_prompt() -> str:
     """Role, actions, rules and one worked example (its ids are no page's)."""
     actions = "\n".join(f"{spec.signature}: {spec.help}" for spec in ACTIONS.values())
     return f"""\
-You control a web browser to reach a goal. Each turn you get the page as a list of lines; [e7] button "OK" is an element whose id is e7.
-Reply with one short sentence of thought, then 1 to {MAX_ACTIONS} actions in a code block, one per line, run in order.
+You control a web browser to reach a goal. Each turn you get the page as a list of lines; \
+[e7] button "OK" is an element whose id is e7.
+Reply with one short sentence of thought, then 1 to {MAX_ACTIONS} actions in a code block, \
+one per line, run in order.
 
 Actions (? = optional):
 {actions}
@@ -81,7 +83,10 @@ def _outcome(record: ActionRecord) -> str:
 
 def truncated(max_new_tokens: int) -> str:
     """The reply was cut before any action."""
-    return f"The reply was cut at {max_new_tokens} tokens before an action. Write one short sentence, then the action."
+    return (
+        f"The reply was cut at {max_new_tokens} tokens before an action. "
+        "Write one short sentence, then the action."
+    )
 
 
 def repeated(actions: Sequence[Mapping[str, Any]]) -> str:

@@ -31,10 +31,11 @@ class ActionRecord:
 
 @dataclass
 class TurnRecord:
-    """One turn: the page it saw (``observation``), the exact new text fed (``prompt``), the reply, what was done.
+    """One turn: the page it saw (``observation``), the new text fed (``prompt``), the reply, what was done.
 
-    ``complete`` is False for a turn that was interrupted. ``prompt_tokens`` are the ids fed, ``reply_tokens`` those
-    sampled; ``confidence_mean`` is over the latter (None if there were none). ``seconds`` is wall time.
+    ``complete`` is False for a turn that was interrupted. ``prompt_tokens`` counts the ids fed,
+    ``reply_tokens`` those sampled; ``confidence_mean`` is over the latter (None if there were none).
+    ``seconds`` is wall time.
     """
 
     turn: int
@@ -60,7 +61,7 @@ class TurnRecord:
 
 @dataclass
 class EpisodeResult:
-    """How an episode ended. ``turns`` counts the turns begun; ``error`` is one line when ``stop_reason`` is "error"."""
+    """How an episode ended; ``error`` is one line when ``stop_reason`` is "error"."""
 
     success: bool = False
     reward: float = 0.0
@@ -73,6 +74,7 @@ class EpisodeResult:
 
     @property
     def turns(self) -> int:
+        """Turns begun, the last of which may be incomplete."""
         return len(self.turn_records)
 
     def as_dict(self) -> dict[str, Any]:

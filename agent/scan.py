@@ -1,4 +1,4 @@
-"""Read one call's arguments out of free text: tolerant about quotes, brackets and newlines, never evaluating anything."""
+"""Read one call's arguments out of free text: tolerant about quotes, brackets and newlines."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def whole(text: str) -> str:
 
 
 class Scanner:
-    """Reads the arguments of the call whose ``(`` is just before ``position``; ``position`` ends after the call."""
+    """Reads the arguments of the call whose ``(`` is just before ``position``, and moves past the call."""
 
     def __init__(self, text: str, position: int) -> None:
         self.text = text

@@ -1,8 +1,9 @@
-"""Append-only chat rendering for any chat template: each turn yields only the text the session does not hold yet.
+"""Append-only chat rendering for any chat template: each turn yields only what the session does not hold yet.
 
-The text between a reply and the next one (close of the reply, header of the user turn, generation prompt) is found by
-rendering the template with marker contents and cutting at the markers. Nothing already fed is rendered again, so
-templates that rewrite the past (dropping old think blocks, moving the system text) cannot break a running session.
+The text between a reply and the next one (close of the reply, header of the user turn, generation prompt) is
+found by rendering the template with marker contents and cutting at the markers. Nothing already fed is
+rendered again, so templates that rewrite the past (dropping old think blocks, moving the system text) cannot
+break a running session.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ _PLAIN_TEMPLATE = (
 )
 # Tokens that end a reply in the known families, used where the vocabulary has them.
 _ENDERS = (
-    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>",
-    "<|return|>", "<|call|>", "<|EOT|>", "<|end▁of▁sentence|>",
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>",
+    "</s>", "<|return|>", "<|call|>", "<|EOT|>", "<|end▁of▁sentence|>",
 )  # fmt: skip
 _HARMONY = re.compile(
     r"<\|channel\|>(\w+)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(.*?)(?=<\|\w+\|>|\Z)", re.DOTALL
 )
+
+
+class TranscriptError(ValueError):
+    """The model's chat template cannot carry a conversation; ``str(error)`` is one line."""
+
+    user_facing = True
 
 
 class Piece(NamedTuple):
@@ -55,7 +62,7 @@ class Transcript:
         thinking: let templates with a thinking switch (Qwen3, gpt-oss) think at length.
 
     Raises:
-        ValueError: the chat template does not show the contents of messages.
+        TranscriptError: the chat template does not show the contents of messages.
     """
 
     def __init__(self, tokenizer: Any, *, thinking: bool = False) -> None:
@@ -75,22 +82,17 @@ class Transcript:
         )  # sentencepiece puts a blank before every text it is given
         self._opening = self._render_opening()
         self._close, self._between, self._tail = self._render_between()
-        self._closers = self._find_closers()
-
-    @property
-    def stop_ids(self) -> list[int]:
-        """Tokens that end a reply: the tokenizer's own and those of the known families it has."""
-        found = {self._special[text] for text in _ENDERS if text in self._special}
-        end = self._after_last_reply()
-        match = self._special_pattern.match(end.lstrip())
-        if match:
-            found.add(self._special[match[0]])
-        if self._tokenizer.eos_token_id is not None:
-            found.add(int(self._tokenizer.eos_token_id))
-        return sorted(found)
+        last = self._leading_special(self._after_last_reply())
+        closers = {self._special[text.strip()] for text in (self._close, last) if text}
+        self._closers = frozenset(closers)
+        stops = {self._special[text] for text in (*_ENDERS, last.strip()) if text in self._special}
+        if tokenizer.eos_token_id is not None:
+            stops.add(int(tokenizer.eos_token_id))
+        self.stop_ids: list[int] = sorted(stops)
+        """Tokens that end a reply: the tokenizer's, the template's and those of the known families it has."""
 
     def start(self, system: str, goal: str, observation: str) -> list[Piece]:
-        """The whole first prompt, as the segments system, goal and observation (the last ends where the reply begins)."""
+        """The whole first prompt as the segments system, goal and observation (to where the reply begins)."""
         before, middle, tail = self._opening
         kept = len(middle) - len(middle.lstrip("\n"))
         lead, header = middle[:kept], middle[kept:]
@@ -105,7 +107,7 @@ class Transcript:
 
         Args:
             observation: the next user message.
-            last_token: the last token the model sampled, which the session already holds; None if it sampled none.
+            last_token: the last token sampled, which the session already holds; None if it has none.
                 When it closed the reply it is not repeated; otherwise the reply was cut and is closed here.
         """
         close = "" if last_token in self._closers else self._close
@@ -113,14 +115,16 @@ class Transcript:
         return [self._piece("observation", glue, Span(observation.strip(), False), Span(self._tail, True))]
 
     def reply_text(self, ids: Sequence[int]) -> str:
-        """Sampled tokens as text without special tokens; channels other than the final one become a think block."""
-        raw = str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+        """Sampled tokens as text without special tokens; channels but the final one become a think block."""
+        raw = str(self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
         if "<|channel|>" in raw and "<|message|>" in raw:
             parts = _HARMONY.findall(raw)
             thought = "\n".join(text.strip() for channel, text in parts if channel != "final")
             final = "".join(text for channel, text in parts if channel == "final")
             return (f"<think>{thought}</think>" if thought else "") + final
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        return str(
+            self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        )
 
     def _render(self, messages: list[dict[str, str]], prompt: bool = True) -> str:
         return str(
@@ -130,7 +134,7 @@ class Transcript:
         )
 
     def _render_opening(self) -> tuple[str, str, str]:
-        """(before the system text, between it and the user's, after that); folded where there is no system role."""
+        """(before the system text, between it X where there is no system role."""
         user = _USER.format(0)
         with_system = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": user}]
         folded = [{"role": "user", "content": f"{_SYSTEM}\n\n{user}"}]
@@ -142,7 +146,7 @@ class Transcript:
             at, end = text.find(_SYSTEM), text.find(user)
             if 0 <= at < end and text.count(_SYSTEM) == text.count(user) == 1:
                 return text[:at], text[at + len(_SYSTEM) : end], text[end + len(user) :]
-        raise ValueError(
+        raise TranscriptError(
             "the tokenizer's chat template does not render a user message; use an instruction-tuned model"
         )
 
@@ -156,7 +160,7 @@ class Transcript:
         reply, user = _REPLY.format(1), _USER.format(2)
         at, end = text.find(reply), text.find(user)
         if not 0 <= at < end:
-            raise ValueError(
+            raise TranscriptError(
                 "the tokenizer's chat template does not render several turns; use an instruction-tuned model"
             )
         glue = text[at + len(reply) : end]
@@ -169,21 +173,17 @@ class Transcript:
         return text[: match.end()] if match else ""
 
     def _after_last_reply(self) -> str:
-        """What the template writes after the last reply of a conversation (gpt-oss: another token than in the middle)."""
+        """What the template writes after the last reply of all (gpt-oss: another token than between)."""
         reply = _REPLY.format(0)
         messages = [{"role": "user", "content": _USER.format(0)}, {"role": "assistant", "content": reply}]
         return self._render(messages, prompt=False).partition(reply)[2]
-
-    def _find_closers(self) -> frozenset[int]:
-        texts = (self._close, self._leading_special(self._after_last_reply()))
-        return frozenset(self._special[text.strip()] for text in texts if text)
 
     def _piece(self, segment: Segment, *spans: Span) -> Piece:
         text = "".join(span.text for span in spans)
         return Piece(self._encode(spans), segment, text)
 
     def _encode(self, spans: Sequence[Span]) -> list[int]:
-        """Ids of the spans' text; a special token written inside content is cut in two, so it stays plain text."""
+        """Ids of the spans' text; a special token written in content is cut in two and stays plain text."""
         text = "".join(span.text for span in spans)
         markup: list[tuple[int, int]] = []
         at = 0
