@@ -17,12 +17,12 @@ from confkv.cache_dir import VARIABLE, cache_dir
 from confkv.errors import ConfkvError
 from confkv.models.aliases import ALIASES, DEFAULT_ALIAS
 from confkv.models.disk import make_folder
-from confkv.models.resolve import ready_folder
+from confkv.models.source import ready_folder
 from envs.chromium import find_chromium
 from envs.errors import EnvError
 
 PIP = f"{sys.executable} -m pip install"
-# BrowserGym pins an old Playwright in its metadata, so it is no dependency of ours and goes in with --no-deps.
+# BrowserGym pins an old Playwright in its metadata, so it is no dependency of ours: --no-deps.
 BROWSERGYM = ("browsergym-core", "browsergym-miniwob")
 CHROMIUM = f"{sys.executable} -m playwright install --with-deps chromium, or: apt-get install chromium"
 BROWSER_SECONDS = 20
@@ -88,7 +88,7 @@ def _torch() -> Check:
         import torch
     except (ImportError, OSError) as error:
         return Check("compute", False, f"torch does not load ({error})", f"{PIP} --force-reinstall torch")
-    from confkv.models.load import cpu_has_bf16
+    from confkv.models.loader import cpu_has_bf16
 
     if torch.cuda.is_available():
         where = f"GPU {torch.cuda.get_device_name()}"

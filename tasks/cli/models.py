@@ -19,7 +19,7 @@ def models(
 ) -> None:
     """List the models by short name. --model also takes a hub id, a model folder, or a GGUF file."""
     from confkv.models.aliases import ALIASES, DEFAULT_ALIAS
-    from confkv.models.resolve import ready_folder, resolve
+    from confkv.models.source import ready_folder, resolve
 
     if fetch is not None:
         source = resolve(DEFAULT_ALIAS if fetch == "default" else fetch)

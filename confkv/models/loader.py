@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confkv.errors import ModelError
 from confkv.models.progress import Progress
-from confkv.models.resolve import resolve
+from confkv.models.source import resolve
 
 if TYPE_CHECKING:  # imported where it is used: naming a model must not cost torch's start-up
     import torch

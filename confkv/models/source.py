@@ -41,7 +41,7 @@ def resolve(name: str, *, progress: bool | Progress | None = None) -> ModelSourc
         if name in ALIASES:
             return _alias(ALIASES[name], report)
         path = Path(name).expanduser()
-        if path.is_dir():
+        if name and path.is_dir():
             return _folder(path, name, report)
         if path.is_file():
             return ModelSource(gguf.converted(path, report), path.name, name)
