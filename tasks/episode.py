@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import platform
 import re
 import signal
@@ -13,12 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tasks.errors import TaskError
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
 from tasks.live import View, fetch_progress, megabytes, times
-from tasks.records import KV, ActionRecord, Episode, Seconds, Settings, StepLine
+from tasks.records import KV, Episode, Seconds, Settings
+from tasks.steps import StepWriter
 
 PACKAGES = ("confkv", "torch", "transformers", "playwright", "gymnasium", "browsergym-core", "miniwob")
 
@@ -65,7 +68,7 @@ def prepare(options: Options) -> Plan:
     Raises:
         an exception with ``user_facing`` set: unknown policy, parameter, task, model; no browser; bad out.
     """
-    from confkv.models.load import DTYPES
+    from confkv.models.loader import DTYPES
     from confkv.policies import parse_policy
 
     for name, value, least in (
@@ -106,81 +109,6 @@ def prepare(options: Options) -> Plan:
     return Plan(options, policy, env, out, measure)
 
 
-class StepWriter:
-    """Turns the loop's events into lines of ``steps.jsonl``."""
-
-    def __init__(self, folder: RunFolder, env: RecordedEnv, session: Any) -> None:
-        self._folder, self._env, self._session = folder, env, session
-        self._line: StepLine | None = None
-        self._since = 0.0
-        self._confidences: list[float] = []
-        self.actions = 0
-        self.turns = 0
-
-    def event(self, event: dict[str, Any]) -> None:
-        """Take in one event."""
-        kind = event.get("type")
-        if kind == "turn_start":
-            self.flush(complete=False)
-            observation = event["obs"]
-            self._since, self._confidences = time.perf_counter(), []
-            self._line = StepLine(
-                turn=event["turn"],
-                url=observation.get("url", ""),
-                title=observation.get("title", ""),
-                observation=observation.get("text", ""),
-                prompt=event.get("prompt") or "",
-                screenshot=self._env.shot,
-            )
-            return
-        line = self._line
-        if line is None:
-            return
-        if kind == "token":
-            token = event["token"]
-            line.new_tokens += 1
-            line.reply += token.text
-            self._confidences.append(token.confidence)
-        elif kind == "reply":
-            line.reply, line.parse_error = event["text"], event.get("error")
-        elif kind == "action":
-            self.actions += 1
-            line.actions.append(self._action(event))
-        elif kind == "turn_end":
-            self.flush(complete=True)
-
-    def flush(self, *, complete: bool) -> None:
-        """Write the turn under way, if there is one."""
-        line, self._line = self._line, None
-        if line is None:
-            return
-        stats = self._session.stats
-        line.complete = complete
-        line.seconds = round(time.perf_counter() - self._since, 4)
-        if self._confidences:
-            line.confidence_mean = sum(self._confidences) / len(self._confidences)
-        line.tokens_seen = stats.tokens_seen
-        line.kept = sum(stats.kept_per_layer) / max(1, len(stats.kept_per_layer))
-        line.bytes, line.peak_bytes, line.full_bytes = stats.bytes, stats.peak_bytes, stats.full_bytes
-        self.turns += 1
-        self._folder.step(line)
-
-    def _action(self, event: dict[str, Any]) -> ActionRecord:
-        observation, info = event["obs"], event.get("info") or {}
-        return ActionRecord(
-            name=str(event["action"].get("name", "")),
-            args=dict(event["action"].get("args") or {}),
-            effect=observation.get("effect", ""),
-            error=observation.get("error", ""),
-            reward=float(event.get("reward", 0.0)),
-            raw_reward=float(info.get("raw_reward", 0.0)),
-            seconds=round(float(info.get("seconds", 0.0)), 4),
-            url=observation.get("url", ""),
-            title=observation.get("title", ""),
-            screenshot=self._env.shot,
-        )
-
-
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait: closing the browser and writing the records takes a second or two."""
@@ -193,6 +121,19 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def logged(stream: TextIO) -> Iterator[None]:
+    """Send what the agent logs, tracebacks above all, to ``stream`` and not to the terminal."""
+    logger, handler = logging.getLogger("agent"), logging.StreamHandler(stream)
+    logger.addHandler(handler)
+    before, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
 
 
 def play(plan: Plan, view: View) -> Episode:
@@ -220,8 +161,10 @@ class _Run:
     def play(self) -> Episode:
         result: Any = None
         failure: BaseException | None = None
+        log = io.StringIO()
         try:
-            result = self._loop()
+            with logged(log):
+                result = self._loop()
         except (Exception, KeyboardInterrupt) as error:
             failure = error
         with uninterrupted():
@@ -235,6 +178,7 @@ class _Run:
             try:
                 episode = self._episode(result, failure)
                 self._write(episode)
+                self.folder.log(log.getvalue())
             finally:
                 self.folder.close()
         if failure is not None and not interrupted:
@@ -284,7 +228,7 @@ class _Run:
         if self.writer is not None:
             self.writer.flush(complete=False)
         if failure is None:
-            stop_reason, error = str(result.stop_reason), None
+            stop_reason, error = str(result.stop_reason), result.error
         elif isinstance(failure, KeyboardInterrupt):
             stop_reason, error = "interrupted", None
         else:

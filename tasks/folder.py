@@ -19,6 +19,7 @@ from tasks.records import (
     DECODE_FILE,
     EPISODE_FILE,
     FIGURE_FILE,
+    LOG_FILE,
     SCREENSHOTS,
     STEPS_FILE,
     Episode,
@@ -79,7 +80,7 @@ class RunFolder:
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in (EPISODE_FILE, STEPS_FILE, DECODE_FILE, FIGURE_FILE):
+            for name in (EPISODE_FILE, STEPS_FILE, DECODE_FILE, FIGURE_FILE, LOG_FILE):
                 (self.path / name).unlink(missing_ok=True)
             for shot in (self.path / SCREENSHOTS).glob("[0-9][0-9][0-9]*.[jp][pn]g"):
                 shot.unlink()
@@ -123,6 +124,11 @@ class RunFolder:
             write_atomically(self.path / EPISODE_FILE, (episode.model_dump_json(indent=2) + "\n").encode())
         except OSError as error:
             raise self._unwritable(error) from error
+
+    def log(self, text: str) -> None:
+        """Keep what went wrong, tracebacks included, as ``error.txt``; no file where nothing did."""
+        if text:
+            (self.path / LOG_FILE).write_text(text, encoding="utf-8", errors="backslashreplace")
 
     def close(self) -> None:
         """Close ``steps.jsonl``."""

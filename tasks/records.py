@@ -17,6 +17,7 @@ EPISODE_FILE = "episode.json"
 STEPS_FILE = "steps.jsonl"
 DECODE_FILE = "decode.npz"
 FIGURE_FILE = "cache.png"
+LOG_FILE = "error.txt"
 SCREENSHOTS = "screenshots"
 
 

@@ -32,7 +32,8 @@ Examples:
       a folder, GGUF file or hub id; one JSON object on stdout
 
 The folder of a run holds episode.json (the outcome), steps.jsonl (a line a turn), decode.npz (a row a decoded
-token), cache.png and screenshots/. Exit code: 0 played to its end, solved or not; 2 bad input; 130 stopped.
+token), cache.png and screenshots/. Exit code: 0 played to its end, solved or not;
+1 the episode broke; 2 bad input; 130 stopped by Ctrl-C.
 """
 
 
@@ -145,6 +146,9 @@ def run(
     print(episode.model_dump_json() if json else summary(episode), flush=True)
     if episode.stop_reason == "interrupted":
         raise typer.Exit(130)
+    if episode.stop_reason == "error":
+        print(f"confkv: the episode broke ({episode.error}); see {episode.out}", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _default_model() -> str:

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from tasks import figure
-from tasks.episode import StepWriter, summary
+from tasks.episode import summary
 from tasks.errors import TaskError
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
 from tasks.live import PlainView, RichView, call_text, megabytes, shorten, times
@@ -31,6 +31,7 @@ from tasks.records import (
     read_steps,
     write_atomically,
 )
+from tasks.steps import StepWriter
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 SETTINGS = Settings(

@@ -237,6 +237,7 @@ def test_stop_signal_ends_the_browser_and_keeps_the_episode(
     )
     try:
         wait_for(lambda: (out / "screenshots" / "000.png").exists() or process.poll() is not None, 120)
+        assert process.poll() is None, process.communicate()
         family = psutil.Process(process.pid).children(recursive=True)
         assert any("chrom" in child.name() for child in family)
         time.sleep(1.0)
