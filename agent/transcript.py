@@ -76,10 +76,9 @@ class Transcript:
         self._special = {token.content: token_id for token_id, token in added.items() if token.special}
         long = sorted((text for text in self._special if len(text) > 1), key=len, reverse=True)
         self._special_pattern = re.compile("|".join(map(re.escape, long)) or r"(?!)")
-        first = tokenizer.convert_ids_to_tokens(tokenizer.encode("a", add_special_tokens=False))[0]
-        self._adds_space = str(first).startswith(
-            "▁"
-        )  # sentencepiece puts a blank before every text it is given
+        first = tokenizer.convert_ids_to_tokens(tokenizer.encode("a", add_special_tokens=False))[:1]
+        # sentencepiece puts a blank before every text it is given
+        self._adds_space = bool(first) and str(first[0]).startswith("▁")
         self._opening = self._render_opening()
         self._close, self._between, self._tail = self._render_between()
         last = self._leading_special(self._after_last_reply())
@@ -134,7 +133,7 @@ class Transcript:
         )
 
     def _render_opening(self) -> tuple[str, str, str]:
-        """(before the system text, between it X where there is no system role."""
+        """(before the system text, up to the user's, after); folded if there is no system role."""
         user = _USER.format(0)
         with_system = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": user}]
         folded = [{"role": "user", "content": f"{_SYSTEM}\n\n{user}"}]
