@@ -25,6 +25,10 @@ def answer(text: str) -> dict[str, Any]:
     return {"name": "answer", "args": {"text": text}}
 
 
+def select(option: str | list[str]) -> dict[str, Any]:
+    return {"name": "select_option", "args": {"id": "e5", "option": option}}
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -143,8 +147,8 @@ def test_the_thought_is_what_stands_before_the_actions() -> None:
         ("answer(42)", answer("42")),
         ("answer(Hello, world: it costs $5)", answer("Hello, world: it costs $5")),
         ('answer("The price is 5" (five))', answer('The price is 5" (five)')),
-        ('select_option("e5", ["a", "b"])', {"name": "select_option", "args": {"id": "e5", "option": ["a", "b"]}}),
-        ('selectOption(e5, Dark red)', {"name": "select_option", "args": {"id": "e5", "option": "Dark red"}}),
+        ('select_option("e5", ["a", "b"])', select(["a", "b"])),
+        ("selectOption(e5, Dark red)", select("Dark red")),
         ('check("e5")', {"name": "check", "args": {"id": "e5"}}),
         ('check("e5", false)', {"name": "check", "args": {"id": "e5", "checked": False}}),
         ('press("Enter")', {"name": "press", "args": {"key": "Enter"}}),
@@ -238,10 +242,11 @@ def actions(draw: st.DrawFn) -> dict[str, Any]:
     return {"name": spec.name, "args": {p.name: draw(ARGS[p.kind]) for p in chosen}}
 
 
+FRAMES = ["{}", "So:\n```python\n{}\n```", "Go.\n{}"]
+
+
 @settings(max_examples=300, deadline=None)
-@given(
-    st.lists(actions(), min_size=1, max_size=4), st.sampled_from(["{}", "So:\n```python\n{}\n```", "Go.\n{}"])
-)
+@given(st.lists(actions(), min_size=1, max_size=4), st.sampled_from(FRAMES))
 @example([answer('", "')], "{}")
 @example([answer("\n```\nclick(e1)")], "{}")
 @example([fill("\\"), fill('it\'s "so"')], "{}")
@@ -252,8 +257,9 @@ def test_any_action_survives_being_written_and_read(wanted: list[dict[str, Any]]
 
 
 PIECES = st.sampled_from([
-    "click", "fill", "answer", "(", ")", "[", "]", "{", "}", '"', "'", '"""', "`", "```", "\n", "\\", "\\u", ",", "=", ":",
-    "e5", "<think>", "</think>", " ", "“", "”", "\ud800", "\0", "é", "#", "1", "-", "select_option", "wait", "None",
+    "click", "fill", "answer", "(", ")", "[", "]", "{", "}", '"', "'", '"""', "`", "```", "\n", "\\", "\\u", ",",
+    "=", ":", "e5", "<think>", "</think>", " ", "“", "”", "\ud800", "\0", "é", "#", "1", "-", "wait",
+    "select_option", "None",
 ])  # fmt: skip
 
 
@@ -270,11 +276,24 @@ def test_no_text_at_all_makes_the_parser_raise(text: str) -> None:
         format_action(action).encode()
 
 
-@pytest.mark.parametrize("text", ["click(" * 3000, '"' * 20_000, "fill(e5, '" + "' " * 10_000, "[" * 20_000,
-                                  "<think>" * 5000, "select_option(e5, " + "[" * 9000, "wait(" + "9" * 5000 + ")"])  # fmt: skip
+NONSENSE = [
+    "click(" * 3000,
+    '"' * 20_000,
+    "fill(e5, '" + "' " * 10_000,
+    "[" * 20_000,
+    "<think>" * 5000,
+    "select_option(e5, " + "[" * 9000,
+    "wait(" + "9" * 5000 + ")",
+    "fill(e5, '" + "' \n" * 5000,
+    "a" * 20_000 + "(" + " " * 20_000,
+]
+
+
+@pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
 @pytest.mark.timeout(20)
 def test_long_nonsense_is_read_in_time(text: str) -> None:
-    assert parse_reply(text).actions == []
+    parsed = parse_reply(text)
+    assert parsed.actions or parsed.error
 
 
 def test_every_example_and_signature_is_true() -> None:
