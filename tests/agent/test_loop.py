@@ -33,7 +33,7 @@ class FakeToken:
 class FakeSession:
     """Follows a session's contract without a model: replies are scripted, every logical token is kept.
 
-    A reply is text, closed by the family's stop token; ``(text, False)`` is cut instead; exceptions are raised.
+    A reply is text, closed by the family's stop token; ``(text, False)`` is cut; exceptions are raised.
     """
 
     def __init__(self, tokenizer: Any, eos: str, replies: Sequence[Any]) -> None:
