@@ -7,20 +7,22 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
-from confkv.errors import ConfkvError
+from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
 from confkv.store import PINNED, PROTECTED, SINK, rotate
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
     from confkv.engine import Engine
+
+Phase = Literal["prefill", "decode"]
 
 #: Why the positions of a segment do not compete. Everything else competes from the start.
 SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": 0, "text": 0}
@@ -85,7 +87,6 @@ class Session:
         if segment == "observation":
             self._counts["turn"] += 1
             self._release()
-        self._seconds["decode"], decode = 0.0, self._seconds["decode"]
         held = [SEGMENTS[segment]] * len(ids)
         fed = list(ids)
         if self.pending is not None:
@@ -93,19 +94,19 @@ class Session:
             self.pending = None
         self.tokens.extend(ids)
         if self.cache.store is not None:
-            self.cache.store.reserve(min(len(fed), self._largest_growth(fed)), shrink=True)
+            self.cache.store.reserve(self._growth(segment, len(fed)), shrink=True)
         chunk = self.engine.chunk
         for start in range(0, len(fed), chunk):
-            self._feed(fed[start : start + chunk], held[start : start + chunk], None)
-        self._seconds["prefill"] += self._seconds["decode"]
-        self._seconds["decode"] = decode
+            self._feed(fed[start : start + chunk], held[start : start + chunk], "prefill")
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}
         return TurnStats(len(ids), spent["prefill"], spent["manage"], self._kept(), self.seen)
 
-    def _largest_growth(self, fed: list[int]) -> int:
-        """Slots that ``fed`` can add before evictions catch up."""
-        return len(fed) + 1
+    def _growth(self, segment: str, count: int) -> int:
+        """Slots that ``count`` tokens add at most: all of them where they are kept, else a chunk beyond the budget."""
+        if SEGMENTS[segment] or self._budget is None:
+            return count + 1
+        return min(count, self.engine.chunk) + 1
 
     def _release(self) -> None:
         """The previous observation loses its protection and competes."""
@@ -118,8 +119,8 @@ class Session:
         self.cache.store.age()
         self._seconds["manage"] += time.perf_counter() - start
 
-    def _feed(self, ids: list[int], held: list[int], phase: float | None) -> None:
-        """One forward pass and the management after it. ``phase`` is None in prefill."""
+    def _feed(self, ids: list[int], held: list[int], phase: Phase) -> None:
+        """One forward pass and the management after it."""
         steps, cache, engine = len(ids), self.cache, self.engine
         self._rebase_if_needed(steps)
         start = time.perf_counter()
@@ -137,19 +138,19 @@ class Session:
             cache.store.commit(first, hold if any(hold) else [], steps)
         self._manage(phase)
         done = time.perf_counter()
-        self._seconds["decode"] += forwarded - start
+        self._seconds[phase] += forwarded - start
         self._seconds["manage"] += done - forwarded
         allocated = self._allocated()
         self._bytes["peak"] = max(self._bytes["peak"], allocated)
         self._bytes["sum"] += allocated
         self._counts["forwards"] += 1
 
-    def _manage(self, phase: float | None) -> None:
-        """Confidence, mass, eviction, quantising; ``phase`` None in prefill, where confidence does not apply."""
+    def _manage(self, phase: Phase) -> None:
+        """Mass, eviction, quantising, and in decoding the confidence that sets the budget."""
         cache = self.cache
         assert self._logits is not None
         c = None
-        if phase is not None:
+        if phase == "decode":
             self._confidence = confidence(self._logits)
             c = self._confidence
         if cache.store is None:
@@ -201,7 +202,7 @@ class Session:
             start = time.perf_counter()
             if self.pending is not None:
                 token, self.pending = self.pending, None
-                self._feed([token], [0], 1.0)
+                self._feed([token], [0], "decode")
             before = time.perf_counter()
             token = self._sample(temperature)
             self._seconds["decode"] += time.perf_counter() - before
@@ -392,5 +393,9 @@ class Session:
         from confkv import session_file
 
         session = cls(engine)
-        session._restore(session_file.read(Path(path), engine))
+        mark = session_file.read(Path(path), engine)
+        try:
+            session._restore(mark)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise SessionFileError(f"{path} is damaged: parts of the session are missing or misshapen") from error
         return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,12 @@ def write(path: Path, mark: Mark, engine: Engine) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file({key: value.contiguous() for key, value in mark.tensors.items()}, partial, metadata=header)
         os.replace(partial, path)
-    except OSError as error:
-        raise SessionFileError(f"cannot write the session to {path}: {error.strerror or error}") from error
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise SessionFileError(f"cannot write the session to {path}: {reason}; choose another place") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # where the folder itself could not be made, there is nothing to remove
+            partial.unlink(missing_ok=True)
 
 
 def read(path: Path, engine: Engine) -> Mark:

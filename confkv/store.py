@@ -197,7 +197,11 @@ class Store:
         """Positions of a lane in slot order, ``[H, n]`` int64."""
         n = self.lengths[lane]
         if not self.evicts:
-            return torch.arange(n).expand(self.heads, n)
+            nh, order = self.n_history[lane], torch.arange(n)
+            if nh:
+                # Slot order is history, sinks, window.
+                order[:nh], order[nh : nh + self.sinks] = order[:nh] + self.sinks, order[: self.sinks].clone()
+            return order.expand(self.heads, n)
         return self.meta[lane, :, :n, POS].long()
 
     # -- evicting -----------------------------------------------------------------------------------------------
@@ -220,7 +224,7 @@ class Store:
         index = keep_indices(score, lengths, targets)
         widest = index.shape[-1]
         if self.n_history and max(self.n_history):
-            self._compact_mixed(index, targets)
+            index = self._compact_mixed(index, targets)
         else:
             take_rows(self.k, index, widest)
             take_rows(self.v, index, widest)
@@ -228,11 +232,14 @@ class Store:
         take_rows(self.meta, index, widest)
         return dropped
 
-    def _compact_mixed(self, index: Tensor, targets: list[int]) -> None:
+    def _compact_mixed(self, index: Tensor, targets: list[int]) -> Tensor:
         """Compaction with an INT8 part. ``index`` runs over history slots first, then full-precision slots.
 
         Heads of one lane may lose different numbers of history slots; the lane's history shrinks to the shortest and
         the newest survivors of the other heads move to the full-precision part (their values are unchanged).
+
+        Returns:
+            ``index``, per head and in the new slot order.
         """
         assert self._codes is not None
         h = self._codes
@@ -241,7 +248,17 @@ class Store:
         target = torch.tensor(targets, device=self.device).view(-1, 1, 1)
         valid = torch.arange(index.shape[-1], device=self.device) < target
         from_history = (index < old) & valid
-        new_history = [int(x) for x in from_history.sum(-1).amin(-1)]
+        counts = from_history.sum(-1, keepdim=True)
+        fewest = counts.amin(1, keepdim=True)
+        if bool((counts != fewest).any()):
+            # Slot order stays history, sinks, window: the sinks step before the survivors that move.
+            slots = torch.arange(index.shape[-1], device=self.device)
+            sink = valid & (index >= old) & (index < old + self.sinks)
+            moves = from_history & (slots >= fewest)
+            key = torch.where(moves, 1, torch.where(valid & ~from_history & ~sink, 2, torch.where(valid, 0, 3)))
+            order = torch.sort(key, dim=-1, stable=True).indices
+            index, from_history = index.gather(-1, order), from_history.gather(-1, order)
+        new_history = [int(x) for x in fewest.flatten()]
         h_index = torch.where(from_history, index, 0)
         fp_index = (index - old).clamp_(0, self.k.shape[2] - 1)
         for name in ("k", "v"):
@@ -259,6 +276,7 @@ class Store:
                 buffer[lane, :, : targets[lane] - n] = full[lane, :, n : targets[lane]]
         self.n_history = new_history
         self.n_fp = [t - n for t, n in zip(targets, new_history, strict=True)]
+        return index
 
     # -- quantising ---------------------------------------------------------------------------------------------
 

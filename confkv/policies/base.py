@@ -57,10 +57,10 @@ class Policy:
         if self.storage.window < 1:
             raise PolicyError(f"policy {self.name}: w={self.storage.window} must be at least 1")
         smallest = self.budget.smallest
-        if smallest is not None and smallest < self.protect:
+        if smallest is not None and smallest < self.protect + self.sinks:
             raise PolicyError(
-                f"policy {self.name}: the smallest budget ({smallest}) is below protect ({self.protect}); "
-                "raise the budget or lower protect"
+                f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "
+                f"({self.protect} + {self.sinks}); raise the budget or lower protect or sinks"
             )
 
     @property

@@ -41,8 +41,10 @@ def _full(name: str, spec: str, p: dict[str, Value]) -> Policy:
 
 
 def _window(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    n = int(p["n"])
-    return Policy(name, spec, Fixed(n), Recency(), storage=_storage(p), protect=min(32, n), sinks=int(p["sinks"]))
+    n, sinks = int(p["n"]), int(p["sinks"])
+    # The window itself is what is protected; one position at least beside the sinks.
+    protect = max(1, min(32, n - sinks))
+    return Policy(name, spec, Fixed(n), Recency(), storage=_storage(p), protect=protect, sinks=sinks)
 
 
 def _scope(p: Mapping[str, Value]) -> Scope:
