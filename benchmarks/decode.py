@@ -3,8 +3,8 @@
 Two questions, each answered as a ratio inside one run:
 
 * ``held``: what does ``full`` cost against transformers' own DynamicCache with sdpa, at a given number of tokens held?
-* ``generated``: how much quicker is ``confkv`` than ``full`` (and DynamicCache) after N generated tokens, and what share
-  of its step is management?
+* ``generated``: how much quicker is ``confkv`` than ``full`` (and DynamicCache) after N generated tokens, and what
+  share of its step is management?
 
 Long contexts are filled by prefill, not by decoding; the cache ends up the same size. Weights are real.
 """
@@ -22,10 +22,11 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import DynamicCache
+
 from confkv import models
 from confkv.engine import Engine
 from confkv.session import Session
-from transformers import DynamicCache
 
 Step = Callable[[], None]
 

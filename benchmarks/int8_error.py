@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import transformers
+
 from confkv.engine import Engine
 from confkv.store import Store
 

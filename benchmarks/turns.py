@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import transformers
+
 from confkv.engine import Engine
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from confkv_kernels import attend
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -18,6 +17,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from confkv.errors import ConfkvError, ModelError
 from confkv.manager import MASS_ROWS
 from confkv.store import Store
+from confkv_kernels import attend
 
 NAME = "confkv"
 _TAG = "_confkv_layer"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from confkv_kernels import confidence as _confidence
 from torch import Tensor
+
+from confkv_kernels import confidence as _confidence
 
 __all__ = ["confidence"]
 

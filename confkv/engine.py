@@ -153,7 +153,8 @@ def _layer_windows(config: Any) -> list[int | None]:
         kinds = ["sliding_attention" if window is not None else "full_attention"] * layers
     unknown = sorted(set(kinds) - {"full_attention", "sliding_attention"})
     if unknown:
-        raise ModelError(f"layers of type {', '.join(unknown)} are not supported; use a model with full or sliding attention")
+        kinds_text = ", ".join(unknown)
+        raise ModelError(f"layers of type {kinds_text} are not supported; use a model with full or sliding attention")
     return [int(window) if kind == "sliding_attention" and window else None for kind in kinds]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from confkv_kernels import attention_mass
 from torch import Tensor
 
 from confkv.policies.base import Policy
 from confkv.store import HOLD, MASS, POS, Store
+from confkv_kernels import attention_mass
 
 #: Query rows at the end of a prefill chunk from which attention mass is taken.
 MASS_ROWS = 32
@@ -40,8 +40,9 @@ class Manager:
             n = max(store.n_fp)
             lengths, k = store.n_fp, store.k[:, :, :n]
             sink = torch.stack([s for s in sinks if s is not None]) if sinks[0] is not None else None
+            visible = self._visible(lengths, rows)
             mass = attention_mass(
-                torch.cat(queries), k, scale=scales[0], softcap=softcaps[0], sinks=sink, visible=self._visible(lengths, rows)
+                torch.cat(queries), k, scale=scales[0], softcap=softcaps[0], sinks=sink, visible=visible
             )
             self._fold(slice(None), mass, n, rows)
             return
@@ -53,7 +54,7 @@ class Manager:
                 history=store.history(lane),
                 scale=scales[lane],
                 softcap=softcaps[lane],
-                sinks=None if sinks[lane] is None else sinks[lane],
+                sinks=sinks[lane],
                 visible=self._visible([n], rows),
             )
             self._fold(slice(lane, lane + 1), mass, n, rows)

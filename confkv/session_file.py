@@ -62,7 +62,8 @@ def read(path: Path, engine: Engine) -> Mark:
                     f"{path} was made with policy '{header['policy']}', not '{engine.policy.spec}'; "
                     f"use policy='{header['policy']}'"
                 )
-            tensors = {key: file.get_tensor(key) for key in file.keys()}
+            names = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
         return Mark(tensors, json.loads(header["state"]))
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise SessionFileError(f"{path} is damaged or not a session file ({type(error).__name__})") from error

@@ -8,8 +8,9 @@ once for the whole model, and each lane has its own length. Slots of a lane are 
 from __future__ import annotations
 
 import torch
-from confkv_kernels import History, calibrate, dequantise, keep_indices, quantise, take_rows
 from torch import Tensor
+
+from confkv_kernels import History, calibrate, dequantise, keep_indices, quantise, take_rows
 
 #: Columns of the metadata.
 MASS, HOLD, POS = 0, 1, 2
@@ -223,7 +224,7 @@ class Store:
             return 0
         index = keep_indices(score, lengths, targets)
         widest = index.shape[-1]
-        if self.n_history and max(self.n_history):
+        if any(self.n_history):
             index = self._compact_mixed(index, targets)
         else:
             take_rows(self.k, index, widest)
@@ -305,8 +306,8 @@ class Store:
         used, capacity = max(self.n_history), h.k.shape[2]
         if need > capacity:
             room = need + max(_SLACK, need // 8)
-            grown = [self._resized(x, used, room) for x in (h.k, h.v, h.k_gain, h.v_gain)]
-            h = History(*grown, h.k_scale, h.v_scale)
+            k, v, k_gain, v_gain = (self._resized(x, used, room) for x in (h.k, h.v, h.k_gain, h.v_gain))
+            h = History(k, v, k_gain, v_gain, h.k_scale, h.v_scale)
         self._codes = h
         return h
 

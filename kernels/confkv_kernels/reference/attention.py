@@ -133,7 +133,7 @@ def attention_mass(
     Returns:
         ``[B, H, n_history + n]`` float32; sums to 1 over keys (less with sinks).
     """
-    b, hq, w, _ = q.shape
+    hq, w = q.shape[1:3]
     heads = k.shape[1]
     groups = hq // heads
     s = _scores(_group(q, heads), k, history, scale, softcap)

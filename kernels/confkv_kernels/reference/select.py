@@ -20,7 +20,7 @@ def keep_indices(score: Tensor, lengths: list[int], targets: list[int]) -> Tenso
     Returns:
         ``[G, h, max(targets)]`` int64.
     """
-    lanes, heads, n = score.shape
+    lanes, _, n = score.shape
     widest = max(targets)
     drops = [length - target for length, target in zip(lengths, targets, strict=True)]
     slots = torch.arange(n, device=score.device)
