@@ -1,0 +1,189 @@
+"""The command-line form of policies, their budgets, and that they carry no state."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from confkv.engine import Engine
+from confkv.errors import PolicyError
+from confkv.policies import list_policies, parse_policy
+from confkv.policies.budget import ByConfidence, Fixed, Pyramid, Unlimited
+from confkv.policies.ranker import Composite
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("confkw", "confkv"),
+        ("", "known: full"),
+        ("h3o:3", "known: full"),
+        ("confkv:n_hihg=3", "n_high"),
+        ("confkv:128", "key=value"),
+        ("confkv:n_high=many", "whole number"),
+        ("confkv:n_high=1.5", "whole number"),
+        ("confkv:n_high=", "whole number"),
+        ("confkv:tau=high", "a number"),
+        ("confkv:n_high=300", "n_low=256"),
+        ("confkv:scope=row", "scope=head"),
+        ("confkv:int8=2", "0 or 1"),
+        ("confkv:alpha=1.5", "between 0 and 1"),
+        ("confkv:alpha=nan", "between 0 and 1"),
+        ("confkv:decay=-0.1", "between 0 and 1"),
+        ("confkv:protect=0", "at least 1"),
+        ("confkv:sinks=-1", "negative"),
+        ("confkv:w=0", "at least 1"),
+        ("confkv:n_high=30", "protect"),
+        ("confkv:n_high=34", "sinks"),
+        ("confkv-l:floor=8", "protect"),
+        ("confkv-l:ratio=2", "between 0 and 1"),
+        ("window:0", "protect"),
+        ("window:-5", "protect"),
+        ("window:4,sinks=4", "sinks"),
+        ("window:n=x", "whole number"),
+        ("full:n=3", "no parameter"),
+    ],
+)
+def test_a_wrong_policy_is_one_line_that_names_the_cause(text: str, named: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        parse_policy(text)
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 200
+    assert named in message
+    assert caught.value.user_facing
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("full", "full"),
+        (" confkv ", "confkv"),
+        ("confkv:", "confkv"),
+        ("confkv:n_high=128", "confkv"),
+        ("confkv: n_high=64 , int8=1", "confkv:n_high=64,int8=1"),
+        ("window", "window:512"),
+        ("window:64", "window:64"),
+        ("window:n=64,sinks=4", "window:64,sinks=4"),
+        ("confkv-l:floor=48,scope=head", "confkv-l:scope=head,floor=48"),
+    ],
+)
+def test_spec_is_canonical_and_parses_to_itself(text: str, spec: str) -> None:
+    policy = parse_policy(text)
+    assert policy.spec == spec
+    assert parse_policy(spec) == policy
+
+
+def test_defaults_are_the_papers() -> None:
+    policy = parse_policy("confkv")
+    assert policy.budget == ByConfidence(n_high=128, n_low=256, tau=0.7)
+    assert policy.ranker == Composite(alpha=0.65, decay=0.9)
+    assert (policy.protect, policy.sinks, policy.scope) == (32, 4, "layer")
+    assert (policy.storage.int8, policy.storage.window) == (False, 128)
+    assert parse_policy("confkv-l").budget == Pyramid(ByConfidence(), floor=96, ratio=0.5)
+    assert parse_policy("window:64").budget == Fixed(64)
+    assert parse_policy("full").budget == Unlimited()
+    assert not parse_policy("full").evicts and parse_policy("window:64").evicts
+
+
+def test_every_listed_policy_parses_with_its_own_defaults() -> None:
+    infos = list_policies()
+    assert [info.name for info in infos] == sorted({i.name for i in infos}, key=[i.name for i in infos].index)
+    assert {"full", "window", "confkv", "confkv-l"} <= {info.name for info in infos}
+    for info in infos:
+        spelled = ",".join(f"{key}={value}" for key, value in info.params.items())
+        assert parse_policy(f"{info.name}:{spelled}") == parse_policy(info.name)
+        assert info.summary and "\n" not in info.summary
+        if info.name != "full":
+            assert info.paper is not None and info.paper.startswith("https://")
+
+
+def test_budget_at_the_threshold() -> None:
+    budget = ByConfidence(n_high=10, n_low=20, tau=0.7)
+    below = float(torch.nextafter(torch.tensor(0.7, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)))
+    assert budget.at(0.7) == 10
+    assert budget.at(below) == 20
+    assert (budget.at(1.0), budget.at(0.0), budget.at(None)) == (10, 20, 20)
+    assert ByConfidence(10, 20, tau=1.1).at(1.0) == 20
+    assert ByConfidence(10, 20, tau=-0.1).at(0.0) == 10
+
+
+def test_pyramid_per_layer() -> None:
+    pyramid = Pyramid(ByConfidence(128, 256, 0.7), floor=96, ratio=0.5)
+    assert pyramid.per_layer(256, 4) == [256, 215, 181, 152]
+    assert pyramid.per_layer(128, 4) == [128, 108, 96, 96]
+    assert pyramid.per_layer(64, 4) == [64] * 4, "a floor never raises the nominal budget"
+    assert pyramid.per_layer(256, 1) == [256]
+    assert Pyramid(ByConfidence(), floor=96, ratio=1.0).per_layer(128, 3) == [128] * 3
+    values = pyramid.per_layer(256, 30)
+    assert values == sorted(values, reverse=True) and min(values) >= 96
+    assert pyramid.at(0.9) == 128 and pyramid.at(0.1) == 256
+
+
+def test_layers_of_a_session_follow_the_pyramid(tiny: Any, ids: Any) -> None:
+    policy = "confkv-l:n_high=40,n_low=40,protect=4,sinks=2,floor=8,ratio=0.1"
+    engine = Engine(tiny("llama", num_hidden_layers=3), None, policy, chunk=16)
+    session = engine.session()
+    session.extend(ids(64))
+    assert session.stats.kept_per_layer == engine.policy.budget.per_layer(40, 3) == [40, 19, 9]
+
+
+def test_composite_score() -> None:
+    ranker = Composite(alpha=0.5, decay=0.9)
+    mass = torch.tensor([[[9.0, 2.0, 1.0, 0.0]]])
+    position = torch.tensor([[[0.0, 1.0, 2.0, 3.0]]])
+    free = torch.tensor([[[False, True, True, True]]])
+    # Relative to the largest competing mass (2, not the sink's 9); recency is (position + 1) / seen up to a constant.
+    score = ranker.score(mass, position, free, 4)
+    torch.testing.assert_close(score[..., 1:], torch.tensor([[[0.625, 0.5, 0.375]]]))
+    updated = ranker.update(torch.ones(1, 1, 4), torch.zeros(1, 1, 4), 1)
+    torch.testing.assert_close(updated, torch.full((1, 1, 4), 0.1))
+    again = ranker.update(torch.ones(1, 1, 4), torch.zeros(1, 1, 4), 3)
+    torch.testing.assert_close(again, torch.full((1, 1, 4), 1 - 0.9**3))
+
+
+SMALL = "confkv:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5"
+
+
+def test_budgets_of_a_real_generate_follow_confidence(tiny: Any, ids: Any) -> None:
+    engine = Engine(tiny("qwen3", max_position_embeddings=400), None, SMALL, chunk=16)
+    session = engine.session()
+    session.extend(ids(40))
+    confidences, budgets, last = [], [], 20
+    for token in session.generate(60, temperature=1.0, seed=3, stop_ids=[]):
+        if confidences:  # the first distribution came from the prefill, which keeps n_low
+            assert token.budget == (12 if token.confidence >= 0.5 else 20)
+        assert token.kept <= token.budget
+        assert token.kept == min(token.budget, last + 1)
+        last = int(token.kept)
+        confidences.append(token.confidence)
+        budgets.append(token.budget)
+    assert set(budgets) == {12, 20}
+    assert [step.confidence for step in session.steps] == confidences
+    assert [step.budget for step in session.steps] == budgets
+
+
+def test_one_policy_object_serves_two_sessions_without_a_trace(tiny: Any, ids: Any) -> None:
+    policy = parse_policy(SMALL + ",scope=head,int8=1,w=8")
+    before = copy.deepcopy(policy)
+
+    def run(session: Any, length: int, seed: int) -> list[tuple[int, float, float]]:
+        session.extend(ids(length, seed), "observation")
+        return [(t.id, t.confidence, t.kept) for t in session.generate(25, stop_ids=[])]
+
+    def fresh() -> Engine:
+        return Engine(tiny("llama", max_position_embeddings=400), None, policy, chunk=16)
+
+    alone = [run(fresh().session(), 50, 1), run(fresh().session(), 21, 2)]
+    engine = fresh()
+    assert [run(engine.session(), 50, 1), run(engine.session(), 21, 2)] == alone
+    # Interleaved, token by token.
+    first, second = engine.session(), engine.session()
+    first.extend(ids(50, 1), "observation")
+    second.extend(ids(21, 2), "observation")
+    pairs = zip(first.generate(25, stop_ids=[]), second.generate(25, stop_ids=[]), strict=True)
+    mixed = [[(t.id, t.confidence, t.kept) for t in pair] for pair in pairs]
+    assert [[a for a, _ in mixed], [b for _, b in mixed]] == alone
+    assert policy == before
