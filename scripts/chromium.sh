@@ -31,10 +31,16 @@ if [ -n "${CONFKV_CHROMIUM:-}" ]; then
   exit 2
 fi
 look
+playwright=(.venv/bin/python -m playwright)
 say "no Chromium found; trying: playwright install chromium"
-PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT=15000 timeout 240 .venv/bin/python -m playwright install chromium >&2 ||
+if PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT=15000 timeout 240 "${playwright[@]}" install chromium >&2; then
+  look
+  # It is there and does not start: libraries are missing, which only root can install.
+  [ "$(id -u)" = 0 ] && timeout 240 "${playwright[@]}" install-deps chromium >&2 && look
+  "${playwright[@]}" uninstall >&2 # one that cannot start must not be found before one that can
+else
   say "Playwright could not download its Chromium"
-look
+fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   say "trying: apt-get install chromium"
   { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >&2

@@ -47,4 +47,4 @@ say "installing packages (versions from constraints.txt)"
 # BrowserGym pins playwright==1.44 in its metadata only; it runs on the one above.
 "${pip[@]}" install -q --no-deps -c constraints.txt browsergym-core browsergym-miniwob
 
-scripts/chromium.sh
+scripts/chromium.sh >/dev/null
