@@ -1,0 +1,346 @@
+"""Properties of the mixed store under any sequence of turns: what stays, in which order, how exactly, in how many bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from confkv.manager import Manager
+from confkv.policies import parse_policy
+from confkv.store import PINNED, PROTECTED, SINK, Store
+
+LANES, HEADS, DIM, GROUPS = 2, 2, 16, 2
+SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.5"
+
+
+class Driver:
+    """Feeds random keys and values to a store as a session does, and remembers every one of them."""
+
+    def __init__(self, policy: str, seed: int = 0, sinks: int | None = None) -> None:
+        self.policy = parse_policy(policy)
+        storage = self.policy.storage
+        self.store = Store(
+            LANES,
+            HEADS,
+            DIM,
+            torch.float32,
+            "cpu",
+            int8=storage.int8,
+            window=storage.window,
+            sinks=self.policy.sinks if sinks is None else sinks,
+            evicts=self.policy.evicts,
+        )
+        self.manager = Manager(self.policy, self.store)
+        self.g = torch.Generator().manual_seed(seed)
+        self.scale = torch.rand(LANES, HEADS, 1, DIM, generator=self.g) * 5 + 0.1
+        self.k = torch.zeros(LANES, HEADS, 0, DIM)
+        self.v = torch.zeros(LANES, HEADS, 0, DIM)
+        self.hold: list[int] = []
+        self.budget: int | None = None
+        #: lanes that never were over their budget
+        self.whole = [True] * LANES
+
+    @property
+    def seen(self) -> int:
+        return len(self.hold)
+
+    def feed(self, steps: int, hold: int = 0, confidence: float | None = None, grow: float = 1.0) -> None:
+        new = [torch.randn(LANES, HEADS, steps, DIM, generator=self.g) * self.scale * grow for _ in range(2)]
+        self.k, self.v = torch.cat([self.k, new[0]], 2), torch.cat([self.v, new[1]], 2)
+        first, sinks = self.seen, self.policy.sinks
+        flags = [hold + (SINK if first + i < sinks else 0) for i in range(steps)]
+        self.hold += flags
+        self.store.reserve(steps)
+        for lane in range(LANES):
+            self.store.append(lane, new[0][lane], new[1][lane])
+        self.store.commit(first, flags if any(flags) else [], steps)
+        if self.manager.needs_mass:
+            q = torch.randn(LANES, 1, HEADS * GROUPS, min(steps, 32), DIM, generator=self.g)
+            self.manager.record(list(q), [0.25] * LANES, [None] * LANES, [None] * LANES)
+        self._evict(confidence)
+
+    def _evict(self, confidence: float | None) -> None:
+        self.budget, _ = self.manager.evict(confidence, self.seen)
+        self.store.age()
+        self.whole = [w and self.seen <= x for w, x in zip(self.whole, self.limits(), strict=True)]
+
+    def limits(self) -> list[int]:
+        """Positions each lane may hold now."""
+        if self.budget is None:
+            return [self.seen] * LANES
+        held = sum(h >= PROTECTED for h in self.hold)
+        return [held + n for n in self.policy.budget.per_layer(self.budget, LANES)]
+
+    def release(self) -> None:
+        self.hold = [h & ~PROTECTED for h in self.hold]
+        self.store.release()
+        self._evict(None)
+
+    # -- what must hold after every step ----------------------------------------------------------------------
+
+    def check(self, tolerance: float = 0.0) -> None:
+        store, policy, limits = self.store, self.policy, self.limits()
+        must = {i for i, h in enumerate(self.hold) if h}
+        must |= set(range(max(0, self.seen - policy.protect), self.seen))
+        for lane in range(LANES):
+            positions = store.positions(lane)
+            assert positions.shape == (HEADS, store.lengths[lane])
+            assert store.lengths[lane] <= min(limits[lane], self.seen)
+            if self.whole[lane]:
+                assert store.lengths[lane] == self.seen, "evicted below the budget"
+            k, v, where = store.dequantised(lane)
+            assert torch.equal(where, positions)
+            for head in range(HEADS):
+                kept = positions[head].tolist()
+                assert len(set(kept)) == len(kept), "a position is held twice"
+                if not policy.storage.int8:
+                    assert kept == sorted(kept)
+                assert must <= set(kept), f"lost {sorted(must - set(kept))}"
+            if policy.scope == "layer":
+                assert torch.equal(positions, positions[:1].expand_as(positions))
+            rows = positions.unsqueeze(-1).expand(-1, -1, DIM)
+            for got, true in ((k, self.k[lane]), (v, self.v[lane])):
+                expected = true.gather(1, rows)
+                if tolerance == 0.0:
+                    assert torch.equal(got, expected)
+                elif positions.numel():
+                    # Every position is its own nearest: values never change places.
+                    error = (got - expected).norm(dim=-1) / expected.norm(dim=-1)
+                    assert float(error.max()) < 0.15
+                    assert float((got - expected).norm() / expected.norm()) <= tolerance
+            self._check_exact_part(lane)
+        self._check_bytes()
+
+    def _check_exact_part(self, lane: int) -> None:
+        """The window and the sinks are held exactly."""
+        store = self.store
+        k, _, where = store.dequantised(lane)
+        exact = (where >= self.seen - store.window) | (where < self.policy.sinks)
+        true = self.k[lane].gather(1, where.unsqueeze(-1).expand(-1, -1, DIM))
+        assert torch.equal(k[exact], true[exact])
+
+    def _check_bytes(self) -> None:
+        tensors = _tensors(self.store)
+        assert sum(self.store.bytes_by_kind().values()) == sum(t.nbytes for t in tensors)
+
+
+def _tensors(store: Store) -> list[Tensor]:
+    """Every tensor the store owns."""
+    found: list[Tensor] = []
+    for value in vars(store).values():
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif value is not None and hasattr(value, "__dataclass_fields__"):
+            found += [x for x in vars(value).values() if isinstance(x, Tensor)]
+    storages = {t.untyped_storage().data_ptr() for t in found if t.nbytes}
+    assert len(storages) == len([t for t in found if t.nbytes]), "two tensors share memory"
+    return found
+
+
+POLICIES = [
+    f"confkv:{SMALL}",
+    f"confkv:{SMALL},scope=head",
+    f"confkv-l:{SMALL},floor=8,scope=head",
+    f"confkv:{SMALL},alpha=0",
+    "window:9",
+    "window:16,sinks=3",
+]
+STEP = st.one_of(
+    st.tuples(st.just("feed"), st.integers(1, 30), st.sampled_from([0, 0, 0, PINNED])),
+    st.tuples(st.just("observation"), st.integers(1, 30), st.just(PROTECTED)),
+    st.tuples(st.just("decode"), st.integers(1, 12), st.sampled_from([0, 1])),
+)
+
+
+def _run(driver: Driver, steps: list[tuple[str, int, int]], tolerance: float) -> None:
+    for kind, count, flag in steps:
+        if kind == "decode":
+            for i in range(count):
+                driver.feed(1, confidence=0.9 if (i + flag) % 2 else 0.1)
+                if i % 4 == 0 or i == count - 1:
+                    driver.check(tolerance)
+            continue
+        if kind == "observation":
+            driver.release()
+            driver.check(tolerance)
+        driver.feed(count, flag)
+        driver.check(tolerance)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(steps=st.lists(STEP, min_size=1, max_size=8), seed=st.integers(0, 1000))
+@settings(max_examples=10, deadline=None)
+def test_what_must_stay_stays_and_the_budget_holds(
+    policy: str, steps: list[tuple[str, int, int]], seed: int
+) -> None:
+    _run(Driver(policy, seed), steps, 0.0)
+
+
+INT8 = [
+    "confkv:n_high=60,n_low=90,protect=8,sinks=2,tau=0.5,int8=1,w=12",
+    "confkv:n_high=60,n_low=90,protect=8,sinks=2,tau=0.5,int8=1,w=12,scope=head",
+    "confkv-l:n_high=60,n_low=90,protect=8,sinks=4,tau=0.5,int8=1,w=12,scope=head,floor=40",
+    "window:80,int8=1,w=12,sinks=2",
+    "full:int8=1,w=12",
+]
+
+
+@pytest.mark.parametrize("policy", INT8)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("feed"), st.integers(20, 70), st.sampled_from([0, 0, PINNED])),
+            st.tuples(st.just("observation"), st.integers(20, 70), st.just(PROTECTED)),
+            st.tuples(st.just("decode"), st.integers(1, 40), st.sampled_from([0, 1])),
+        ),
+        min_size=3,
+        max_size=7,
+    ),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=5, deadline=None)
+def test_int8_keeps_every_position_with_its_own_values(
+    policy: str, steps: list[tuple[str, int, int]], seed: int
+) -> None:
+    driver = Driver(policy, seed)
+    _run(driver, [("feed", 60, 0), ("feed", 40, 0), *steps], 0.015)
+    assert max(driver.store.n_history) > 0
+
+
+@pytest.mark.parametrize("policy", INT8)
+def test_int8_over_a_long_run(policy: str) -> None:
+    driver = Driver(policy, 3)
+    driver.feed(30, PINNED)
+    for turn in range(4):
+        driver.release()
+        driver.feed(70, PROTECTED)
+        for step in range(45):
+            driver.feed(1, confidence=0.9 if (step // 5 + turn) % 2 else 0.1, grow=1.0 + step / 10)
+            if step % 9 == 0:
+                driver.check(0.015)
+    driver.check(0.015)
+    assert max(driver.store.n_history) > 30
+
+
+def test_int8_halves_the_bytes_of_old_positions() -> None:
+    exact, coded = Driver("full"), Driver("full:int8=1,w=12")
+    for driver in (exact, coded):
+        for _ in range(8):
+            driver.feed(100)
+    assert coded.store.bytes_by_kind()["int8"] >= 2 * LANES * HEADS * DIM * max(coded.store.n_history)
+    assert sum(coded.store.bytes_by_kind().values()) < 0.55 * sum(exact.store.bytes_by_kind().values())
+
+
+def test_growing_gains_never_change_stored_codes() -> None:
+    driver = Driver("full:int8=1,w=8")
+    driver.feed(80)
+    before = {name: t.clone() for name, t in driver.store.state().items() if name.startswith("h_")}
+    n = driver.store.n_history[0]
+    assert n > 0
+    for power in range(1, 6):
+        driver.feed(40, grow=10.0**power)
+        after = driver.store.state()
+        for name in ("h_k", "h_v", "h_k_gain", "h_v_gain"):
+            assert torch.equal(after[name][:, :, :n], before[name])
+        for name in ("h_k_scale", "h_v_scale"):
+            assert torch.equal(after[name], before[name])
+
+
+@pytest.mark.parametrize("offset", ["1", "3", "cap-1", "cap", "cap+1"])
+@pytest.mark.parametrize("int8", [0, 1])
+def test_chunks_around_the_capacity(offset: str, int8: int) -> None:
+    driver = Driver(f"confkv:n_high=40,n_low=50,protect=8,sinks=2,tau=0.5,w=8,int8={int8}")
+    driver.feed(37)
+    for _ in range(6):
+        free = max(1, driver.store.k.shape[2] - max(driver.store.n_fp))
+        steps = {"cap-1": max(1, free - 1), "cap": free, "cap+1": free + 1}.get(offset) or int(offset)
+        driver.feed(steps)
+        driver.check(0.015 if int8 else 0.0)
+        driver.feed(1, confidence=0.9)
+        driver.check(0.015 if int8 else 0.0)
+
+
+@pytest.mark.parametrize("policy", ["window:1", "window:2", "confkv:n_high=3,n_low=3,protect=1,sinks=2"])
+def test_smallest_budgets_from_one_token_on(policy: str) -> None:
+    driver = Driver(policy)
+    for _ in range(12):
+        driver.feed(1, confidence=0.9)
+        driver.check()
+    assert driver.store.lengths == [driver.policy.budget.smallest] * LANES
+
+
+def test_equal_scores_keep_the_newest() -> None:
+    driver = Driver("confkv:n_high=8,n_low=8,protect=2,sinks=2,alpha=1")
+    driver.manager.record = lambda *_: None  # type: ignore[method-assign]  # no mass at all: every score is 0
+    driver.feed(30)
+    assert driver.store.positions(0)[0].tolist() == [0, 1, 24, 25, 26, 27, 28, 29]
+
+
+def test_heads_keep_what_each_attends_to() -> None:
+    driver = Driver("confkv:n_high=8,n_low=8,protect=2,sinks=0,alpha=1,scope=head")
+    store = driver.store
+    k = torch.zeros(LANES, HEADS, 20, DIM)
+    k[:, 0, 5, 0] = k[:, 1, 9, 0] = 50.0
+    store.reserve(20)
+    for lane in range(LANES):
+        store.append(lane, k[lane], k[lane])
+    store.commit(0, [], 20)
+    q = torch.zeros(1, HEADS * GROUPS, 1, DIM)
+    q[..., 0] = 1.0
+    driver.manager.record([q] * LANES, [1.0] * LANES, [None] * LANES, [None] * LANES)
+    driver.manager.evict(0.9, 20)
+    for lane in range(LANES):
+        first, second = store.positions(lane).tolist()
+        assert 5 in first and 9 in second
+        assert first != second
+        assert {18, 19} <= set(first) & set(second)
+
+
+@pytest.mark.parametrize("policy", ["full:int8=1,w=8", INT8[1], POLICIES[2]])
+def test_state_round_trip_is_exact(policy: str) -> None:
+    driver = Driver(policy, 5)
+    driver.feed(20, PINNED)
+    driver.feed(90)
+    for _ in range(20):
+        driver.feed(1, confidence=0.9)
+    state = driver.store.state()
+    twin = Driver(policy, 5)
+    twin.store.load_state(state)
+    driver.feed(3)  # later changes must not reach the copy
+    assert twin.store.lengths != driver.store.lengths or driver.policy.evicts
+    for name, tensor in twin.store.state().items():
+        assert torch.equal(tensor, state[name]), name
+
+
+def test_rebase_turns_int8_keys_within_their_error() -> None:
+    driver = Driver(INT8[1], 6)
+    driver.feed(60)
+    driver.feed(60)
+    for _ in range(40):
+        driver.feed(1, confidence=0.9)
+    store = driver.store
+    freq = 1.0 / 100.0 ** (torch.arange(0, DIM, 2) / DIM)
+    before = [store.dequantised(lane) for lane in range(LANES)]
+    end = max(store.lengths)
+    store.rebase(end, [freq] * LANES)
+    for lane, (k, v, old) in enumerate(before):
+        k2, v2, new = store.dequantised(lane)
+        assert torch.equal(v, v2)
+        assert [sorted(row) for row in new.tolist()] == [list(range(end - old.shape[1], end))] * HEADS
+        assert torch.equal(new.argsort(-1), old.argsort(-1))
+        angle = (new - old).double().unsqueeze(-1) * freq.double()
+        a, b = k[..., : DIM // 2].double(), k[..., DIM // 2 :].double()
+        true = torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+        assert float((k2.double() - true).norm() / true.norm()) < 0.015
+
+
+def test_metadata_is_not_allocated_for_full() -> None:
+    driver: Any = Driver("full")
+    driver.feed(50)
+    assert driver.store.bytes_by_kind()["meta"] == 0
+    assert driver.store.positions(1).tolist() == [list(range(50))] * HEADS
