@@ -31,9 +31,19 @@ if [ -n "${CONFKV_CHROMIUM:-}" ]; then
   exit 2
 fi
 look
+# Whether Playwright's download host can be reached at all: its own retries take most of a minute to find out.
+host_answers() {
+  .venv/bin/python - "${PLAYWRIGHT_DOWNLOAD_HOST:-https://cdn.playwright.dev}" <<'PY' 2>/dev/null
+import sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(sys.argv[1], timeout=5)
+except urllib.error.HTTPError:
+    pass  # the host answered
+PY
+}
 playwright=(.venv/bin/python -m playwright)
 say "no Chromium found; trying: playwright install chromium"
-if PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT=15000 timeout 240 "${playwright[@]}" install chromium >&2; then
+if host_answers && PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT=15000 timeout 240 "${playwright[@]}" install chromium >&2; then
   look
   # It is there and does not start: libraries are missing, which only root can install.
   [ "$(id -u)" = 0 ] && timeout 240 "${playwright[@]}" install-deps chromium >&2 && look
