@@ -43,8 +43,8 @@ if [ -n "$url" ]; then
 fi
 
 say "installing packages (versions from constraints.txt)"
-"${pip[@]}" install -q ${index[@]+"${index[@]}"} -c constraints.txt -e '.[dev]'
+"${pip[@]}" install -q --no-compile ${index[@]+"${index[@]}"} -c constraints.txt -e '.[dev]'
 # BrowserGym pins playwright==1.44 in its metadata only; it runs on the one above.
-"${pip[@]}" install -q --no-deps -c constraints.txt browsergym-core browsergym-miniwob
+"${pip[@]}" install -q --no-compile --no-deps -c constraints.txt browsergym-core browsergym-miniwob
 
 scripts/chromium.sh >/dev/null
