@@ -73,9 +73,7 @@ def task_factory(name: str) -> Callable[..., Any]:
     captured = inspect.getclosurevars(spec.entry_point).nonlocals if callable(spec.entry_point) else {}
     factory = captured.get("task_entrypoint")
     if factory is None:
-        raise EnvError(
-            f"{full} is not a BrowserGym task this version can play; check browsergym-core's version"
-        )
+        raise EnvError(f"{full} is not a BrowserGym task this version can play; check browsergym-core's version")
     return factory  # type: ignore[no-any-return]
 
 
@@ -88,9 +86,7 @@ class GymTask:
         self.chat: list[dict[str, str]] = []
         self.viewport: dict[str, int] = dict(self.task.viewport)
         self.timeout = float(self.task.timeout)
-        self.file_root = (
-            miniwob_root().parent.as_posix() if ".miniwob" in "." + self.name.split("/")[-1] else None
-        )
+        self.file_root = miniwob_root().parent.as_posix() if ".miniwob" in "." + self.name.split("/")[-1] else None
         self.context_options = {
             key: value
             for key, value in (("locale", self.task.locale), ("timezone_id", self.task.timezone_id))

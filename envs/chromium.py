@@ -43,9 +43,7 @@ def find_chromium() -> str:
     if named:
         path = shutil.which(named)
         if path is None:
-            raise EnvError(
-                f"{VARIABLE}={named} is not an executable file; unset it or name a Chromium ({INSTALL})"
-            )
+            raise EnvError(f"{VARIABLE}={named} is not an executable file; unset it or name a Chromium ({INSTALL})")
         return path
     download = _playwright_download()
     if download is not None:

@@ -131,22 +131,18 @@ class Actor:
         if element is not None:
             return element
         known = list(self.tabs.elements.values())
-        by_name = [
-            e for e in known if e.name and e.name.lower() == str(element_id).strip().strip("\"'").lower()
-        ]
+        by_name = [e for e in known if e.name and e.name.lower() == str(element_id).strip().strip("\"'").lower()]
         if len(by_name) == 1:
             return by_name[0]
         gone = self.tabs.ids.label(wanted)
         label = gone or str(element_id)
         ranked = sorted(known, key=lambda e: -difflib.SequenceMatcher(None, label, e.label).ratio())
         near = ", ".join(e.label for e in ranked[:4]) or "none"
-        said = (
-            f"{wanted} ({gone}) is no longer on this page" if gone else f"there is no element {wanted!r} here"
-        )
+        said = f"{wanted} ({gone}) is no longer on this page" if gone else f"there is no element {wanted!r} here"
         return _fail(f"{said}; ids on this page include {near}")
 
     def _locate(self, element: Element) -> Locator:
-        return self.tabs.current.locator(f"aria-ref={element.ref}")
+        return self.tabs.current.locator(element.selector)
 
     def _describe(self, locator: Locator) -> dict[str, Any]:
         described: dict[str, Any] = locator.evaluate(DESCRIBE, timeout=TIMEOUT)
@@ -263,9 +259,7 @@ class Actor:
                 target = self._named(option, (*CHOICES, "link", "clickable"))
             if target is None:
                 instead = "fill" if element.role in TEXT_ENTRY else "click"
-                _fail(
-                    f"{element.label} is not a list with an option {option!r}; use {instead} on the right id"
-                )
+                _fail(f"{element.label} is not a list with an option {option!r}; use {instead} on the right id")
             self._do_click(target, {})
             self.note = f"clicked {target.label}"
 

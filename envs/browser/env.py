@@ -83,7 +83,7 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         screenshots: bool = False,
         count_tokens: Callable[[str], int] | None = None,
         max_tokens: int = 1500,
-        reset_deadline: float = 60.0,
+        reset_deadline: float = 90.0,
         step_deadline: float = 40.0,
     ) -> None:
         self.task, self.seed = task, seed

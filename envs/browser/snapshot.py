@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from envs.browser.clickables import CLOSE, MARKED, MID, OPEN, Clickable, unmarked
+
 INTERACTIVE = {
     "button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "listbox", "option", "slider",
     "spinbutton", "switch", "tab", "menuitem", "menuitemcheckbox", "menuitemradio", "treeitem",
@@ -59,6 +61,12 @@ class Element:
     name: str
     options: list[str] = field(default_factory=list)
     disabled: bool = False
+    path: str = ""
+
+    @property
+    def selector(self) -> str:
+        """How Playwright finds it."""
+        return f"css={self.path}" if self.path else f"aria-ref={self.ref}"
 
     @property
     def label(self) -> str:
@@ -161,8 +169,9 @@ def _quote(text: str) -> str:
 
 
 class _Renderer:
-    def __init__(self, nodes: list[Node], assign: Callable[[str, str], str]) -> None:
-        self.nodes, self.assign = nodes, assign
+    def __init__(self, nodes: list[Node], assign: Callable[[str, str], str], marked: list[Clickable]) -> None:
+        self.nodes, self.assign, self.marked = nodes, assign, marked
+        self.open: tuple[int, list[str]] | None = None  # a marked element under way and its text so far
         self.lines: list[str] = []
         self.elements: dict[str, Element] = {}
         self.skip: set[int] = set()
@@ -177,10 +186,14 @@ class _Renderer:
                 self._control(index, node)
             elif node.role == "row":
                 self._row(index, node)
-            elif node.role in ANNOUNCED:
+            elif node.role in ANNOUNCED and self.open is None:
                 self._announced(index, node)
             elif node.text or (node.name and not node.children):
                 self._text(index, node.text or node.name)
+
+    def finish(self) -> None:
+        """Close a mark that the page left open."""
+        self._close()
 
     def _siblings(self, index: int) -> list[int]:
         parent = self.nodes[index].parent
@@ -194,8 +207,34 @@ class _Renderer:
             beside = [self.nodes[siblings[i]] for i in (at - 1, at + 1) if 0 <= i < len(siblings)]
             if any(node.actionable and node.name == text for node in beside):
                 return
-        if text:
-            self.lines.append(text)
+        self._emit(text)
+
+    def _emit(self, text: str) -> None:
+        """Add text; what stands between marks becomes a line with an id."""
+        for piece in re.split(f"({OPEN}\\d+{MID}|{CLOSE})", text):
+            if piece.startswith(OPEN):
+                self._close()
+                self.open = int(piece[1:-1]), []
+            elif piece == CLOSE:
+                self._close()
+            elif piece.strip():
+                (self.open[1] if self.open else self.lines).append(piece.strip())
+
+    def _close(self) -> None:
+        if self.open is None:
+            return
+        (number, parts), self.open = self.open, None
+        if number >= len(self.marked):
+            self.lines += parts
+            return
+        self._marked(self.marked[number], clean(" ".join(parts)))
+
+    def _marked(self, thing: Clickable, text: str) -> None:
+        value = text if thing.role == "textbox" else ""
+        name = thing.hint if thing.role == "textbox" or not text else text
+        element = Element(self.assign(thing.role, name), "", thing.role, name, path=thing.path)
+        self.elements[element.id] = element
+        self.lines.append(element.label + (f" value {_quote(value)}" if value else ""))
 
     def _take(self, index: int) -> None:
         self.skip.update(_descendants(self.nodes, index))
@@ -219,17 +258,31 @@ class _Renderer:
         if node.role == "tab" and not node.name and controls:
             return  # its link says the same and can be clicked
         name, value = node.name, ""
+        role_free = node.role not in INTERACTIVE
         if node.role in TEXT_ENTRY or node.role == "slider":
             value = node.text or (_inner_text(self.nodes, index) if not options else "")
         elif not name and not controls:
             name = _inner_text(self.nodes, index)
         elif not name:
             name = node.text
+            if role_free and not name and (first := self._first_text(index)) >= 0:
+                name = self.nodes[first].text
+                self.skip.add(first)
+            if role_free and not name:
+                return  # a clickable box whose controls are listed themselves
         if not name and node.role in ("link", "button") and node.attrs.get("/url"):
             name = node.attrs["/url"]
         role = node.role if node.role in INTERACTIVE else "clickable"
         if node.role in ("img", "heading", "cell", "row", "gridcell", "columnheader", "listitem"):
             role = node.role
+        inside = [] if controls else MARKED.findall(name)
+        if inside:
+            name = clean(MARKED.sub(" ", name))
+        name = unmarked(name)
+        if inside and not name and role_free:
+            self._take(index)
+            self._list_marked(inside)
+            return
         if not controls or node.role == "combobox":
             self._take(index)
         element = Element(self.assign(role, name), node.ref, role, name, disabled="disabled" in node.attrs)
@@ -250,10 +303,30 @@ class _Renderer:
         line += self._state(node)
         self.elements[element.id] = element
         self.lines.append(line)
+        self._list_marked(inside)
+
+    def _first_text(self, index: int) -> int:
+        """The first descendant that is mere text outside of any control, -1 if there is none."""
+        stack = list(reversed(self.nodes[index].children))
+        while stack:
+            child = stack.pop()
+            node = self.nodes[child]
+            if node.text and not node.actionable and OPEN not in node.text:
+                return child
+            if not node.actionable:
+                stack.extend(reversed(node.children))
+        return -1
+
+    def _list_marked(self, inside: list[tuple[str, str]]) -> None:
+        for number, text in inside:
+            if int(number) < len(self.marked):
+                self._marked(self.marked[int(number)], clean(text))
 
     def _row(self, index: int, node: Node) -> None:
         """A row of plain cells is one line; a row with controls shows its cells in turn."""
         if any(self.nodes[child].actionable for child in _descendants(self.nodes, index)):
+            return
+        if OPEN in _inner_text(self.nodes, index):
             return
         cells = [self.nodes[child].name or _inner_text(self.nodes, child) for child in node.children]
         self._take(index)
@@ -266,6 +339,12 @@ class _Renderer:
         if any(self.nodes[child].name == node.name for child in controls):
             return  # a heading that is a link
         text = node.name or node.text
+        whole = _inner_text(self.nodes, index) if node.role != "img" else text
+        if OPEN in whole and not controls and "dialog" not in node.role:
+            self._take(index)
+            self._emit(node.name if OPEN in node.name else whole)
+            return
+        text = unmarked(text)
         if not controls and node.role not in ("dialog", "alertdialog"):
             text = text or _inner_text(self.nodes, index)
             self._take(index)
@@ -274,8 +353,11 @@ class _Renderer:
             self.lines.append(f"{role} {_quote(text)}" if text else role)
 
 
-def render(nodes: list[Node], assign: Callable[[str, str], str]) -> tuple[list[str], dict[str, Element]]:
+def render(
+    nodes: list[Node], assign: Callable[[str, str], str], marked: list[Clickable] | None = None
+) -> tuple[list[str], dict[str, Element]]:
     """Lines of the page and the elements behind their ids; ``assign(role, name)`` hands out an id a call."""
-    renderer = _Renderer(nodes, assign)
+    renderer = _Renderer(nodes, assign, marked or [])
     renderer.run()
+    renderer.finish()
     return renderer.lines, renderer.elements

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Dialog, Error, Page, Request
 
+from envs.browser.clickables import WATCH, marked_snapshot
 from envs.browser.ids import Ids
 from envs.browser.snapshot import Element, clean, parse, render
 
@@ -56,6 +57,7 @@ class Tabs:
         self.opened = self.closed = 0
         self._traffic = _Traffic()
         self._current: Page | None = None
+        context.add_init_script(WATCH)
         context.on("page", self._on_page)
         context.on("dialog", self._on_dialog)
         context.on("request", self._on_request)
@@ -75,9 +77,7 @@ class Tabs:
 
     def _on_dialog(self, dialog: Dialog) -> None:
         kind = "question" if dialog.type in ("confirm", "prompt") else dialog.type
-        self.dialogs.append(
-            f'the page showed a {kind} dialog "{clean(dialog.message)[:500]}"; it was accepted'
-        )
+        self.dialogs.append(f'the page showed a {kind} dialog "{clean(dialog.message)[:500]}"; it was accepted')
         dialog.accept(dialog.default_value if dialog.type == "prompt" else None)
 
     def _on_request(self, request: Request) -> None:
@@ -138,13 +138,11 @@ class Tabs:
         page = self.current
         self.elements = {}
         if page in self.crashed:
-            return View(
-                self._head(page, ""), ["(this page has crashed; open another with goto)"], page.url, ""
-            )
+            return View(self._head(page, ""), ["(this page has crashed; open another with goto)"], page.url, "")
         try:
             title = clean(page.title())[:200]
-            nodes = parse(page.aria_snapshot(mode="ai", timeout=SNAPSHOT_TIMEOUT))
-            lines, self.elements = render(nodes, self.ids.page(page.url))
+            snapshot, marked = marked_snapshot(page, SNAPSHOT_TIMEOUT)
+            lines, self.elements = render(parse(snapshot), self.ids.page(page.url), marked)
             self._hide_passwords(page, lines)
         except Error as error:
             title, lines = "", self._fallback(page, error)
@@ -158,7 +156,7 @@ class Tabs:
             element = self.elements.get(line[1 : line.index("]")])
             if element is None or element.role != "textbox":
                 continue
-            kind = page.locator(f"aria-ref={element.ref}").evaluate("el => el.type", timeout=1000)
+            kind = page.locator(element.selector).evaluate("el => el.type", timeout=1000)
             if kind == "password":
                 head, _, tail = line.partition(' value "')
                 lines[number] = f'{head} value "(hidden)"{tail[tail.rfind(chr(34)) + 1 :]}'
@@ -176,9 +174,7 @@ class Tabs:
         head = []
         pages = self.pages
         if len(pages) > 1:
-            names = [
-                f"{i}: {self._name(p)}" + (" (current)" if p == page else "") for i, p in enumerate(pages)
-            ]
+            names = [f"{i}: {self._name(p)}" + (" (current)" if p == page else "") for i, p in enumerate(pages)]
             head.append("tabs: " + " | ".join(names))
         head.append("url: " + self.shown_url(page.url))
         if title:

@@ -54,7 +54,5 @@ class Window:
         out += body
         if fitting < len(rest):
             hidden = sum(counts[fitting:])
-            out.append(
-                f"({len(rest) - fitting} more lines, about {hidden} tokens, are cut; scroll down to see them)"
-            )
+            out.append(f"({len(rest) - fitting} more lines, about {hidden} tokens, are cut; scroll down to see them)")
         return "\n".join(out)

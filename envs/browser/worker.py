@@ -1,7 +1,7 @@
 """The process that owns the browser: ``python -m envs.browser.worker FD PARENT`` serves an inherited socket.
 
 Requests and replies are plain dicts. It ends with its parent, whatever happens to that: the socket closes
-(seen while idle), or the parent's id changes (seen by a thread, also while a page hangs), and its browser goes.
+(seen while idle), or the parent's id changes (seen by a thread, also while a page hangs), browser included.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Worker:
                 executable_path=self.config["chromium"],
                 headless=not self.config["headed"],
                 args=flags,
-                timeout=20_000,
+                timeout=40_000,
                 handle_sigint=False,
                 handle_sigterm=False,
                 handle_sighup=False,
@@ -62,9 +62,7 @@ class Worker:
             lines = [line.strip() for line in error.message.splitlines() if line.strip()]
             hint = next((line for line in lines if "DISPLAY" in line or "X server" in line), "")
             why = "it needs a display; leave out --headed" if hint else INSTALL
-            raise EnvError(
-                f"the browser {self.config['chromium']} does not start ({lines[0][:120]}); {why}"
-            ) from error
+            raise EnvError(f"the browser {self.config['chromium']} does not start ({lines[0][:120]}); {why}") from error
         return self.browser
 
     def reset(self, spec: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,4 @@
 """A local web server with test pages, and environments that play them."""
-# ruff: noqa: E501 - the pages
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ PAGES = {
       <script>document.getElementById('name').addEventListener('keydown', e => {
         if (e.key === 'Enter') out.textContent = 'entered ' + e.target.value; });
         document.getElementById('bare').addEventListener('click', () => { out.textContent = 'bare'; });</script>""",
-    "/long": "<title>Long</title>"
-    + "".join(f'<p>line {n}</p><a href="#{n}">link {n}</a>' for n in range(200)),
+    "/long": "<title>Long</title>" + "".join(f'<p>line {n}</p><a href="#{n}">link {n}</a>' for n in range(200)),
     "/cover": """<title>Cover</title><button>Under</button>
       <div id="veil" style="position:fixed;inset:0;background:#000">Veil</div>""",
     "/hang": """<title>Hang</title><button onclick="for (;;) {}">Freeze</button>""",
@@ -108,9 +106,7 @@ class Player:
     def do(self, name: str, on: str | None = None, **args: Any) -> str:
         if on is not None:
             args["id"] = self.id(on)
-        self.obs, self.reward, self.terminated, self.truncated, self.info = self.env.step(
-            {"name": name, "args": args}
-        )
+        self.obs, self.reward, self.terminated, self.truncated, self.info = self.env.step({"name": name, "args": args})
         return self.obs["error"] or self.obs["effect"]
 
 

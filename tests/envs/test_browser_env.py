@@ -85,6 +85,13 @@ def test_what_goes_wrong_is_said(player):
     assert not player.terminated and not player.truncated
 
 
+def test_a_span_with_a_listener_can_be_clicked(player):
+    player.reset("/form")
+    assert player.line("Bare span").endswith('link "Bare span"')
+    assert player.do("click", "Bare span") == "page changed"
+    assert "bare" in player.obs["text"].splitlines()
+
+
 def test_a_covered_button_names_its_cover(player):
     player.reset("/cover")
     assert "covered" in player.do("click", 'button "Under"') and "veil" in player.obs["error"]

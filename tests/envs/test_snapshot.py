@@ -1,0 +1,80 @@
+"""From snapshot text to lines, without a browser."""
+
+from __future__ import annotations
+
+from envs.browser.clickables import CLOSE, MID, OPEN, Clickable
+from envs.browser.ids import Ids
+from envs.browser.snapshot import clean, parse, render
+from envs.browser.window import Window
+
+
+def lines_of(snapshot: str, marked: list[Clickable] | None = None) -> list[str]:
+    return render(parse(snapshot), Ids().page("http://a/b"), marked)[0]
+
+
+def test_quoted_lines_and_values():
+    snapshot = """
+- generic [active] [ref=e1]:
+  - 'link "Tab #1: \\"x\\"" [ref=e2] [cursor=pointer]':
+    - /url: "#t"
+  - text: "a: b"
+  - textbox "Name" [ref=e3]: it's
+  - checkbox "Tea" [checked] [ref=e4]
+  - text: Tea
+  - button "Off" [disabled] [ref=e5]
+"""
+    assert lines_of(snapshot) == [
+        "[e1] link \"Tab #1: 'x'\"",
+        "a: b",
+        '[e2] textbox "Name" value "it\'s"',
+        '[e3] checkbox "Tea" (checked)',
+        '[e4] button "Off" (disabled)',
+    ]
+
+
+def test_a_very_deep_tree_is_no_problem():
+    depth = 3000
+    snapshot = "\n".join("  " * n + f"- generic [ref=e{n}]:" for n in range(depth))
+    snapshot += "\n" + "  " * depth + '- button "Deep" [ref=e9999]'
+    assert lines_of(snapshot) == ['[e1] button "Deep"']
+
+
+def test_marked_text_becomes_an_element_in_place():
+    marks = [Clickable(":root > a", "link", ""), Clickable(":root > b", "clickable", "trash")]
+    text = f"one {OPEN}0{MID}two{CLOSE} three"
+    row = f"Ann says hi {OPEN}1{MID}{CLOSE}"
+    snapshot = f"- paragraph [ref=e1]: {text}\n- generic [ref=e2] [cursor=pointer]: {row}"
+    assert lines_of(snapshot, marks) == [
+        "one",
+        '[e1] link "two"',
+        "three",
+        '[e2] clickable "Ann says hi"',
+        '[e3] clickable "trash"',
+    ]
+
+
+def test_ids_depend_on_page_role_name_and_place():
+    ids = Ids()
+    first = ids.page("http://a/b?q=1#x")
+    assert [first("link", "A"), first("link", "A"), first("button", "A")] == ["e1", "e2", "e3"]
+    other = ids.page("http://a/c")
+    assert other("link", "A") == "e4"
+    again = ids.page("http://a/b")
+    assert [again("link", "A"), again("button", "A"), again("link", "A")] == ["e1", "e3", "e2"]
+    assert ids.label("e4") == 'link "A"' and ids.label("e9") == ""
+
+
+def test_clean_drops_what_breaks_text():
+    assert clean("a\x00b\ud800 c\n\td") == "a b c d"
+
+
+def test_the_window_keeps_to_the_cap():
+    window = Window(100, lambda text: len(text.split()))
+    lines = [f"w{n} " * 5 for n in range(50)]
+    text = window.show(["head"], lines, "u")
+    assert len(text.split()) <= 100 and "are cut; scroll down" in text
+    assert not window.scroll("up") and window.scroll("down")
+    assert "scroll up to see them" in window.show(["head"], lines, "u")
+    assert window.show(["head"], lines, "other").splitlines()[1] == lines[0]
+    assert Window(1000, len).show(["h"], ["a", "b"], "u") == "h\na\nb"
+    assert len(Window(50, len).show(["h"], ["x" * 5000], "u")) < 300
