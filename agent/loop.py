@@ -147,9 +147,7 @@ class _Episode:
 
     def _pieces(self, message: str, first: bool) -> list[Piece]:
         if first:
-            return self.transcript.start(
-                prompts.system_prompt(), prompts.goal_text(str(self.obs["goal"])), message
-            )
+            return self.transcript.start(prompts.system_prompt(), prompts.goal_text(str(self.obs["goal"])), message)
         return self.transcript.turn(message, self.last_token)
 
     def _think(self, record: TurnRecord, message: str) -> tuple[ParsedReply, bool]:

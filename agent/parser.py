@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import difflib
+import json
 import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.actions import ACTIONS, DIRECTIONS, MAX_ACTIONS, ActionSpec, Param
+from agent.actions import ACTIONS, DIRECTIONS, MAX_ACTIONS, ActionSpec, Param, format_action
 from agent.scan import Argument, Bare, ScanError, Scanner, whole
 
 # Names that models bring from elsewhere, and the action that is meant.
@@ -86,7 +87,10 @@ def parse_reply(text: str) -> ParsedReply:
         if error or len(actions) == MAX_ACTIONS or actions[-1]["name"] == "answer":
             break
     if not actions and error is None:
-        spoken = _SPOKEN.search(body)
+        spoken, calls = _SPOKEN.search(body), _json_calls(body)
+        if calls:
+            written = parse_reply(calls)
+            return ParsedReply(thinking, written.actions, written.error)
         if spoken:
             first = spoken.start()
             actions.append({"name": spoken["name"].lower(), "args": {"id": spoken["id"]}})
@@ -111,6 +115,22 @@ def split_thinking(text: str) -> tuple[str, str]:
     while re.match(opened, text):
         text = re.sub(opened, keep, text, count=1)
     return "\n".join(part for part in thoughts if part), text
+
+
+def _json_calls(body: str) -> str:
+    """Tool calls written as JSON (``{"name": "click", "arguments": {"id": "e5"}}``) as calls, one a line."""
+    calls: list[str] = []
+    decoder = json.JSONDecoder()
+    for match in re.finditer(r'\{\s*"(?:name|action)"', body):
+        try:
+            record, _ = decoder.raw_decode(body, match.start())
+        except (ValueError, RecursionError):
+            continue
+        name = record.pop("name", None) or record.pop("action", None)
+        args = next((record[key] for key in ("arguments", "args", "parameters") if key in record), record)
+        if isinstance(name, str) and name.isidentifier() and isinstance(args, dict):
+            calls.append(format_action({"name": name, "args": args}))
+    return "\n".join(calls)
 
 
 def _how() -> str:
@@ -183,9 +203,7 @@ def _bind(spec: ActionSpec, arguments: list[Argument], body: str) -> dict[str, A
     args: dict[str, Any] = {}
     for param in spec.params:
         value = given.get(param.name)
-        if param.optional and (
-            value is None or (isinstance(value, Bare) and value.text in ("None", "null", ""))
-        ):
+        if param.optional and (value is None or (isinstance(value, Bare) and value.text in ("None", "null", ""))):
             continue
         if value is None or (isinstance(value, Bare) and not value.text):
             raise _Problem(f"{spec.name} needs {param.name}. {wrong}")

@@ -83,10 +83,7 @@ def _outcome(record: ActionRecord) -> str:
 
 def truncated(max_new_tokens: int) -> str:
     """The reply was cut before any action."""
-    return (
-        f"The reply was cut at {max_new_tokens} tokens before an action. "
-        "Write one short sentence, then the action."
-    )
+    return f"The reply was cut at {max_new_tokens} tokens before an action. Write one short sentence, then the action."
 
 
 def repeated(actions: Sequence[Mapping[str, Any]]) -> str:

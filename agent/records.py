@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-StopReason = Literal[
-    "answer", "done", "parse_failures", "repeated_action", "step_limit", "interrupted", "error"
-]
+StopReason = Literal["answer", "done", "parse_failures", "repeated_action", "step_limit", "interrupted", "error"]
 
 
 @dataclass

@@ -10,9 +10,7 @@ from typing import Any
 
 CLOSERS = {'"': '"', "'": "'", "“": "”", "”": "”", "„": "”“", "«": "»", "‘": "’", "’": "’", "`": "`"}
 _DELIMITERS = ",)]}:;"
-_NEXT_LINE = re.compile(
-    r"[ \t]*\r?\n[ \t\r\n]*(?:`{3}|(?:[-*]\s+|\d+[.)]\s+)?[A-Za-z_]\w*[ \t]*\(|$)|[ \t]*$"
-)
+_NEXT_LINE = re.compile(r"[ \t]*\r?\n[ \t\r\n]*(?:`{3}|(?:[-*]\s+|\d+[.)]\s+)?[A-Za-z_]\w*[ \t]*\(|$)|[ \t]*$")
 _KEYWORD = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:=(?!=)|:(?!/))\s*")
 _JSON_KEYWORD = re.compile(r"\s*[\"']([A-Za-z_]\w*)[\"']\s*:\s*")
 _PREFIX = re.compile(r"[rRuUfFbB]{1,2}(?=[\"'])")

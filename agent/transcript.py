@@ -28,9 +28,7 @@ _ENDERS = (
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>",
     "</s>", "<|return|>", "<|call|>", "<|EOT|>", "<|end▁of▁sentence|>",
 )  # fmt: skip
-_HARMONY = re.compile(
-    r"<\|channel\|>(\w+)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(.*?)(?=<\|\w+\|>|\Z)", re.DOTALL
-)
+_HARMONY = re.compile(r"<\|channel\|>(\w+)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(.*?)(?=<\|\w+\|>|\Z)", re.DOTALL)
 
 
 class TranscriptError(ValueError):
@@ -67,9 +65,7 @@ class Transcript:
 
     def __init__(self, tokenizer: Any, *, thinking: bool = False) -> None:
         self._tokenizer = tokenizer
-        self._options: dict[str, Any] = (
-            {} if thinking else {"enable_thinking": False, "reasoning_effort": "low"}
-        )
+        self._options: dict[str, Any] = {} if thinking else {"enable_thinking": False, "reasoning_effort": "low"}
         if not getattr(tokenizer, "chat_template", None):
             self._options["chat_template"] = _PLAIN_TEMPLATE
         added = tokenizer.added_tokens_decoder
@@ -121,15 +117,11 @@ class Transcript:
             thought = "\n".join(text.strip() for channel, text in parts if channel != "final")
             final = "".join(text for channel, text in parts if channel == "final")
             return (f"<think>{thought}</think>" if thought else "") + final
-        return str(
-            self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        )
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def _render(self, messages: list[dict[str, str]], prompt: bool = True) -> str:
         return str(
-            self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=prompt, **self._options
-            )
+            self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt, **self._options)
         )
 
     def _render_opening(self) -> tuple[str, str, str]:

@@ -113,9 +113,7 @@ def family_tokenizer(family: Family) -> PreTrainedTokenizerFast:
 def blank_prefix_tokenizer(template: str) -> PreTrainedTokenizerFast:
     """As sentencepiece does it: blanks are "▁", and one is put before every text."""
     chars = [chr(n) for n in range(33, 127)] + ["\n", "▁", "<unk>"]
-    core = Tokenizer(
-        models.BPE(vocab={char: n for n, char in enumerate(chars)}, merges=[], unk_token="<unk>")
-    )
+    core = Tokenizer(models.BPE(vocab={char: n for n, char in enumerate(chars)}, merges=[], unk_token="<unk>"))
     core.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     core.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in ("<s>", "</s>")])

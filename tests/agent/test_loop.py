@@ -179,9 +179,7 @@ def test_the_exact_text_of_two_turns() -> None:
     assert goal == ("goal", "<|im_end|>\n<|im_start|>user\nGoal: Say 42.\n\n")
     page = prompts.observation(FakeEnv()._obs())
     assert first == ("observation", page + "<|im_end|>\n<|im_start|>assistant\n")
-    told = prompts.observation(
-        {"text": '[e1] button "More" 1'}, actions=played.result.turn_records[0].actions
-    )
+    told = prompts.observation({"text": '[e1] button "More" 1'}, actions=played.result.turn_records[0].actions)
     assert 'click("e1"): page changed' in told
     assert second == (
         "observation",
@@ -197,9 +195,7 @@ def test_the_exact_text_of_two_turns() -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_every_family_plays_an_episode(family: Family) -> None:
     final = "<|channel|>final<|message|>" if family.name == "harmony" else ""
-    played = play(
-        [final + 'click("e2")', (final + 'click("e1")', False), final + 'answer("42")'], family=family
-    )
+    played = play([final + 'click("e2")', (final + 'click("e1")', False), final + 'answer("42")'], family=family)
     assert played.result.stop_reason == "answer" and played.result.success
     fed = [text for _, text in played.session.fed]
     assert fed[3].startswith(family.between) and fed[4].startswith(family.close + family.between)

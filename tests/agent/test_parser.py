@@ -56,6 +56,8 @@ def select(option: str | list[str]) -> dict[str, Any]:
         "click e5",
         "click [e5]",
         'page.click("e5")',
+        '<tool_call>\n{"name": "click", "arguments": {"id": "e5"}}\n</tool_call>',
+        '```json\n{"action": "click", "ref": "e5"}\n```',
         'I press it.\n```\nclick("e5")\n```',
         'I press it.\n```python\nclick("e5")\n```\nThen it opens.',
         '```click("e5")```',
@@ -259,7 +261,7 @@ def test_any_action_survives_being_written_and_read(wanted: list[dict[str, Any]]
 PIECES = st.sampled_from([
     "click", "fill", "answer", "(", ")", "[", "]", "{", "}", '"', "'", '"""', "`", "```", "\n", "\\", "\\u",
     ",", "=", ":", "e5", "<think>", "</think>", " ", "“", "”", "\ud800", "\0", "é", "#", "1", "-", "wait",
-    "select_option", "None",
+    "select_option", "None", '{"name": ', '"args": {"id": ',
 ])  # fmt: skip
 
 

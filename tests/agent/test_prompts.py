@@ -24,9 +24,7 @@ def test_the_worked_example_is_a_reply_that_parses() -> None:
 def test_an_observation_tells_what_happened_before_it_shows_the_page() -> None:
     done = [
         ActionRecord({"name": "click", "args": {"id": "e5"}}, effect="page changed"),
-        ActionRecord(
-            {"name": "fill", "args": {"id": "e6", "text": "x"}}, "nothing changed", "it is disabled"
-        ),
+        ActionRecord({"name": "fill", "args": {"id": "e6", "text": "x"}}, "nothing changed", "it is disabled"),
     ]
     text = prompts.observation(
         {"text": "PAGE"},

@@ -37,9 +37,7 @@ def opening(family: Family) -> list[dict[str, str]]:
 def test_the_start_is_what_the_template_renders(family: Family) -> None:
     tokenizer = family_tokenizer(family)
     pieces = Transcript(tokenizer).start("Be brief.", "Goal: buy", "Page:\nhello")
-    text = tokenizer.apply_chat_template(
-        opening(family), tokenize=False, add_generation_prompt=True, **OPTIONS
-    )
+    text = tokenizer.apply_chat_template(opening(family), tokenize=False, add_generation_prompt=True, **OPTIONS)
     assert [piece.segment for piece in pieces] == ["system", "goal", "observation"]
     assert "".join(piece.text for piece in pieces) == text
     ids = [token for piece in pieces for token in piece.ids]
