@@ -115,7 +115,8 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in stops}
     try:
         yield
     finally:
@@ -286,12 +287,8 @@ class _Run:
         tau = getattr(budget, "tau", getattr(getattr(budget, "base", None), "tau", None))
         outcome = "success" if episode.success else f"no success ({episode.stop_reason})"
         held = f"peak KV {megabytes(episode.kv.peak_bytes)}, full {megabytes(episode.kv.full_bytes)}"
-        title = (
-            f"{self.plan.heading}\n{outcome}, {episode.turns} turns, {episode.tokens_seen:,} tokens; {held}"
-        )
-        self.folder.finish(
-            episode, self.session.steps if self.session is not None else [], title=title, tau=tau
-        )
+        title = f"{self.plan.heading}\n{outcome}, {episode.turns} turns, {episode.tokens_seen:,} tokens; {held}"
+        self.folder.finish(episode, self.session.steps if self.session is not None else [], title=title, tau=tau)
 
 
 def versions() -> dict[str, str]:

@@ -261,7 +261,7 @@ class RichView(View):
 
         state, now = self.state, time.monotonic()
         table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim", no_wrap=True, width=10)
+        table.add_column(style="dim", no_wrap=True, min_width=10)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         table.add_row("turn", f"{state.turn} of {state.max_turns}")
         table.add_row("page", Text.assemble(shorten(state.title, 60), ("  " + shorten(state.url, 60), "dim")))

@@ -31,9 +31,14 @@ Examples:
   confkv run --model ./my-model --policy full --json > result.json
       a folder, GGUF file or hub id; one JSON object on stdout
 
-The folder of a run holds episode.json (the outcome), steps.jsonl (a line a turn), decode.npz (a row a decoded
-token), cache.png and screenshots/. Exit code: 0 played to its end, solved or not;
-1 the episode broke; 2 bad input; 130 stopped by Ctrl-C.
+\b
+The folder of a run holds:
+  episode.json   the outcome        steps.jsonl   a line a turn
+  decode.npz     a row a token      cache.png     what the cache held, and why
+  screenshots/   one an action      error.txt     only if something broke
+\b
+Exit code: 0 played to its end, solved or not; 1 the episode broke;
+2 bad input; 130 stopped by Ctrl-C, with the episode so far written.
 """
 
 
@@ -54,7 +59,7 @@ def _stdout_for_result_only() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends the episode the way Ctrl-C does: browser closed, records written."""
+    """SIGTERM and a closed terminal end the episode as Ctrl-C does: browser closed, records written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -62,30 +67,27 @@ def _terminate_as_interrupt() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run(
-    task: Annotated[
-        str, typer.Option("--task", "-t", help="Task to play; `confkv tasks` lists them.")
-    ] = "demo/shop",
+    task: Annotated[str, typer.Option("--task", "-t", help="Task to play; `confkv tasks` lists them.")] = "demo/shop",
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
             "-m",
-            help="Alias, folder, GGUF file or hub id; `confkv models` lists them.  [default: see there]",
+            help="Alias, folder, GGUF file or hub id; `confkv models` lists them, the default too.",
         ),
     ] = None,
     policy: Annotated[
         str,
-        typer.Option(
-            "--policy", "-p", help="What the cache keeps: name or name:key=value,...; see `confkv policies`."
-        ),
+        typer.Option("--policy", "-p", help="What the cache keeps: name or name:key=value,...; see `confkv policies`."),
     ] = "confkv",
     seed: Annotated[
         int, typer.Option("--seed", "-s", help="The task's instance; the same seed plays the same one.")
@@ -95,7 +97,7 @@ def run(
         typer.Option(
             "--out",
             "-o",
-            help="Folder for the records; replaces a run in it.  [default: runs/TASK-POLICY-SEED-TIME]",
+            help="Folder for the records; replaces a run in it. Default: runs/TASK-POLICY-SEED-TIME.",
         ),
     ] = None,
     json: Annotated[
@@ -104,17 +106,13 @@ def run(
     headed: Annotated[bool, typer.Option("--headed", help="Show the browser window.")] = False,
     max_turns: Annotated[int, typer.Option(help="Give up after so many turns.")] = 30,
     max_new_tokens: Annotated[int, typer.Option(help="Longest reply of a turn, in tokens.")] = 256,
-    temperature: Annotated[
-        float, typer.Option(help="0 is greedy; above it samples, seeded by --seed.")
-    ] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0 is greedy; above it samples, seeded by --seed.")] = 0.0,
     dtype: Annotated[
         str, typer.Option(help="auto, fp32, bf16 or fp16; auto takes bf16 where the CPU has it.")
     ] = "auto",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     screenshots: Annotated[bool, typer.Option(help="Keep a screenshot of each action.")] = True,
-    chunk: Annotated[
-        int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")
-    ] = 512,
+    chunk: Annotated[int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")] = 512,
 ) -> None:
     """Play one task in a real browser; one KV session carries it from the first turn to the last."""
     from tasks.episode import Options, play, prepare, summary
