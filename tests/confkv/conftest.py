@@ -36,9 +36,7 @@ FAMILIES: dict[str, Callable[..., Any]] = {
     "qwen2": lambda **o: hf.Qwen2ForCausalLM(hf.Qwen2Config(**{**_QWEN, **o})),
     "qwen3": lambda **o: hf.Qwen3ForCausalLM(hf.Qwen3Config(**{**_COMMON, **o})),
     "mistral": lambda **o: hf.MistralForCausalLM(hf.MistralConfig(**{**_COMMON, "sliding_window": None, **o})),
-    "mistral-sliding": lambda **o: hf.MistralForCausalLM(
-        hf.MistralConfig(**{**_COMMON, "sliding_window": 9, **o})
-    ),
+    "mistral-sliding": lambda **o: hf.MistralForCausalLM(hf.MistralConfig(**{**_COMMON, "sliding_window": 9, **o})),
     "gemma3": lambda **o: hf.Gemma3ForCausalLM(
         hf.Gemma3TextConfig(
             **{

@@ -274,7 +274,5 @@ def test_two_sessions_of_one_engine_do_not_touch(tiny: Any, ids: Any) -> None:
     first, second = engine.session(), engine.session()
     first.extend(ids(40), "observation")
     second.extend(ids(33, 9), "observation")
-    mixed = [
-        a.id for a, _ in zip(first.generate(15, stop_ids=[]), second.generate(15, stop_ids=[]), strict=True)
-    ]
+    mixed = [a.id for a, _ in zip(first.generate(15, stop_ids=[]), second.generate(15, stop_ids=[]), strict=True)]
     assert mixed == expected

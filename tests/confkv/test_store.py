@@ -1,4 +1,4 @@
-"""Properties of the mixed store under any sequence of turns: what stays, in which order, how exactly, in how many bytes."""
+"""Properties of the mixed store under any sequence of turns: what stays, in which order, how exactly, in what bytes."""
 
 from __future__ import annotations
 
@@ -175,9 +175,7 @@ def _run(driver: Driver, steps: list[tuple[str, int, int]], tolerance: float) ->
 @pytest.mark.parametrize("policy", POLICIES)
 @given(steps=st.lists(STEP, min_size=1, max_size=8), seed=st.integers(0, 1000))
 @settings(max_examples=10, deadline=None)
-def test_what_must_stay_stays_and_the_budget_holds(
-    policy: str, steps: list[tuple[str, int, int]], seed: int
-) -> None:
+def test_what_must_stay_stays_and_the_budget_holds(policy: str, steps: list[tuple[str, int, int]], seed: int) -> None:
     _run(Driver(policy, seed), steps, 0.0)
 
 

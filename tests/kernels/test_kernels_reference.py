@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
 from confkv_kernels import (
     History,
     attend,
@@ -18,9 +22,6 @@ from confkv_kernels import (
     quantise,
     take_rows,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
 
 torch.set_num_threads(1)
 
@@ -160,14 +161,10 @@ def test_attend_and_mass_equal_float64(case: dict[str, Any]) -> None:
     }
     out = attend(q, k, v, mask=mask, **options)
     assert out.dtype == q.dtype and out.shape == q.shape
-    torch.testing.assert_close(
-        out.double(), p @ whole_v.repeat_interleave(hq // h, 1), atol=2e-5, rtol=2e-5
-    )
+    torch.testing.assert_close(out.double(), p @ whole_v.repeat_interleave(hq // h, 1), atol=2e-5, rtol=2e-5)
     mass = attention_mass(q, k, visible=None if mask is None else mask.view(1, 1, steps, total), **options)
     assert mass.dtype == torch.float32 and mass.shape == (b, h, total)
-    torch.testing.assert_close(
-        mass.double(), p.view(b, h, hq // h, steps, total).mean((2, 3)), atol=2e-6, rtol=1e-4
-    )
+    torch.testing.assert_close(mass.double(), p.view(b, h, hq // h, steps, total).mean((2, 3)), atol=2e-6, rtol=1e-4)
 
 
 def test_mask_hides_keys_whatever_they_hold() -> None:
@@ -320,10 +317,7 @@ def test_keep_indices_equals_brute_force(data: st.DataObject) -> None:
     # Few distinct values, so that ties are common; inf marks what must stay.
     values = st.sampled_from([0.0, 0.5, 1.0, float("inf")])
     score = torch.tensor(
-        [
-            [data.draw(st.lists(values, min_size=n, max_size=n)) for _ in range(heads)]
-            for _ in range(lanes)
-        ]
+        [[data.draw(st.lists(values, min_size=n, max_size=n)) for _ in range(heads)] for _ in range(lanes)]
     )
     if max(targets) == 0:
         return
