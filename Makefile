@@ -29,6 +29,7 @@ test-all: $(STAMP) ## all tests, with real models and MiniWoB
 
 check: $(STAMP) ## ruff, and mypy --strict on confkv, confkv_kernels and agent
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
 bench: $(STAMP) ## decode step times: full against transformers' cache, and confkv against full
