@@ -79,9 +79,7 @@ class Engine:
         # A wrong policy must be told before the minutes that loading can take.
         parsed = parse_policy(policy) if isinstance(policy, str) else policy
         loaded = models.load(model or models.DEFAULT_ALIAS, dtype=dtype, device=device)
-        return cls(
-            loaded.model, loaded.tokenizer, parsed, loaded.name, chunk=chunk, fingerprint=loaded.fingerprint
-        )
+        return cls(loaded.model, loaded.tokenizer, parsed, loaded.name, chunk=chunk, fingerprint=loaded.fingerprint)
 
     @property
     def bytes_per_token(self) -> int:

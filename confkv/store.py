@@ -173,9 +173,7 @@ class Store:
         if self._codes is None or not n:
             return None
         h, s = self._codes, slice(lane, lane + 1)
-        return History(
-            h.k[s, :, :n], h.v[s, :, :n], h.k_gain[s, :, :n], h.v_gain[s, :, :n], h.k_scale[s], h.v_scale[s]
-        )
+        return History(h.k[s, :, :n], h.v[s, :, :n], h.k_gain[s, :, :n], h.v_gain[s, :, :n], h.k_scale[s], h.v_scale[s])
 
     def all_history(self) -> History | None:
         """INT8 part of every lane up to the longest, B = G; slots past a lane's own length are meaningless."""
@@ -384,9 +382,7 @@ class Store:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Inverse of :meth:`state`; the tensors are copied."""
         self.k, self.v, self.meta = (state[x].clone().to(self.device) for x in ("k", "v", "meta"))
-        self.n_fp, self.n_history, self.held = (
-            [int(x) for x in state[name]] for name in ("n_fp", "n_history", "held")
-        )
+        self.n_fp, self.n_history, self.held = ([int(x) for x in state[name]] for name in ("n_fp", "n_history", "held"))
         self._codes = None
         if "h_k" in state:
             names = ("k", "v", "k_gain", "v_gain", "k_scale", "v_scale")

@@ -110,9 +110,7 @@ _REGISTRY: dict[str, _Entry] = {
         _window,
     ),
     "confkv": _Entry(
-        PolicyInfo(
-            "confkv", "budget by confidence, ranked by attention mass (EMA) and recency", _CONF, _CONF_KV
-        ),
+        PolicyInfo("confkv", "budget by confidence, ranked by attention mass (EMA) and recency", _CONF, _CONF_KV),
         _confkv,
     ),
     "confkv-l": _Entry(
