@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import corpus
 import torch
 import transformers
 
@@ -46,11 +47,11 @@ def errors(engine: Engine, ids: list[int]) -> list[dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--text", type=Path, help="a text file; default: the Python reference")
     parser.add_argument("--tokens", type=int, default=2048)
     arguments = parser.parse_args()
     engine = Engine.load(arguments.model, "full")
-    ids = engine.tokenizer(arguments.text.read_text(), add_special_tokens=False)["input_ids"][: arguments.tokens]
+    ids = engine.tokenizer(corpus.read(arguments.text), add_special_tokens=False)["input_ids"][: arguments.tokens]
     rows = errors(engine, ids)
     result: dict[str, Any] = {
         "benchmark": "int8_error",

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import corpus
 import torch
 import transformers
 
@@ -62,13 +63,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--policy", default="confkv")
-    parser.add_argument("--text", type=Path, required=True, help="a text file of some 50k tokens")
+    parser.add_argument("--text", type=Path, help="a text file; default: the Python reference")
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--observation", type=int, default=1500)
     parser.add_argument("--reply", type=int, default=32)
     arguments = parser.parse_args()
     engine = Engine.load(arguments.model, arguments.policy)
-    result = play(engine, arguments.text.read_text(), arguments.turns, arguments.observation, arguments.reply)
+    result = play(engine, corpus.read(arguments.text), arguments.turns, arguments.observation, arguments.reply)
     result |= {
         "benchmark": "turns",
         "command": " ".join(["python", *sys.argv]),

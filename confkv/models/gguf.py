@@ -70,9 +70,7 @@ def check_architecture(path: Path) -> str:
     """
     name = architecture(path)
     if name not in ARCHITECTURES:
-        raise ModelError(
-            f"{path.name} holds a '{name}' model, not one of those supported: {', '.join(ARCHITECTURES)}"
-        )
+        raise ModelError(f"{path.name} holds a '{name}' model, not one of those supported: {', '.join(ARCHITECTURES)}")
     return name
 
 
@@ -99,9 +97,7 @@ def convert(path: Path, target: Path, progress: Progress) -> Path:
         tokenizer = AutoTokenizer.from_pretrained(**source)
     except Exception as error:  # the converter raises whatever a damaged file makes it raise
         cause = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(
-            f"{path.name} ({kind}) cannot be converted ({cause}); fetch the file again"
-        ) from error
+        raise ModelError(f"{path.name} ({kind}) cannot be converted ({cause}); fetch the file again") from error
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     vocabulary = tokenizer.get_vocab()

@@ -79,9 +79,7 @@ def download(hub_id: str, progress: Progress) -> Path:
         ) from error
     except (HfHubHTTPError, OSError) as error:
         cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(
-            f"downloading {hub_id} failed ({cause}); run the command again to continue"
-        ) from error
+        raise ModelError(f"downloading {hub_id} failed ({cause}); run the command again to continue") from error
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{hub_id} has no safetensors weights; pass a GGUF file or another model")
     return folder

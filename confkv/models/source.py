@@ -53,9 +53,7 @@ def resolve(name: str, *, progress: bool | Progress | None = None) -> ModelSourc
             return ModelSource(_hub(name, report), None, name)
     near = difflib.get_close_matches(name, ALIASES, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise ModelError(
-        f"unknown model '{name}'; {hint}aliases: {_names()}; or pass a hub id, a folder or a GGUF file"
-    )
+    raise ModelError(f"unknown model '{name}'; {hint}aliases: {_names()}; or pass a hub id, a folder or a GGUF file")
 
 
 def ready_folder(alias: Alias) -> Path | None:
@@ -112,9 +110,7 @@ def _hub(hub_id: str, progress: Progress) -> Path:
         return ready
     if not hub.reachable(hub_id):
         why = "HF_HUB_OFFLINE is set" if hub.offline() else "the hub does not answer"
-        raise ModelError(
-            f"{hub_id} is not on this machine and {why}; use an alias ({_names()}) or a local folder"
-        )
+        raise ModelError(f"{hub_id} is not on this machine and {why}; use an alias ({_names()}) or a local folder")
     with locked(hub_id.replace("/", "--"), progress):
         return hub.download(hub_id, progress)
 

