@@ -66,7 +66,7 @@ class Composite:
 
     def update(self, mass: Tensor, seen_mass: Tensor, rows: int) -> Tensor:
         # A chunk's mean mass counts as `rows` equal updates.
-        return torch.lerp(seen_mass, mass, self.decay**rows)
+        return torch.lerp(seen_mass, mass, 1.0 - self.decay**rows)
 
     def score(self, mass: Tensor, position: Tensor, free: Tensor, seen: int) -> Tensor:
         top = torch.where(free, mass, 0.0).amax(-1, keepdim=True).clamp_min(1e-20)

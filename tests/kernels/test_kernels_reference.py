@@ -304,7 +304,7 @@ def _brute(score: list[float], length: int, target: int) -> list[int]:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_keep_indices_equals_brute_force(data: st.DataObject) -> None:
     lanes, heads = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
     n = data.draw(st.integers(1, 12))
