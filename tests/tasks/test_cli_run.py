@@ -50,9 +50,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>"
-    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.add_special_tokens({"additional_special_tokens": specials})
     fast.chat_template = CHATML
     fast.save_pretrained(folder)
@@ -72,10 +70,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), os.environ.get("PYTHONPATH", "")]).rstrip(
-        os.pathsep
-    )
-    return {**os.environ, "PYTHONPATH": path, "CONFKV_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "CONFKV_CACHE": str(tmp_path / "cache"),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 def command(*arguments: str | Path) -> list[str]:
@@ -157,9 +159,7 @@ def test_unexpected_errors_leave_a_traceback_file(
     assert str(log) in line and "ZeroDivisionError" in log.read_text()
 
 
-def test_interrupt_before_the_episode(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_before_the_episode(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(options: object) -> None:
         raise KeyboardInterrupt
 
@@ -201,7 +201,7 @@ def test_json_is_one_object_and_the_folder_is_whole(tiny: Path, tmp_path: Path) 
         env=environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
@@ -222,21 +222,17 @@ def test_json_is_one_object_and_the_folder_is_whole(tiny: Path, tmp_path: Path) 
 
 @needs_browser
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stop_signal_ends_the_browser_and_keeps_the_episode(
-    number: signal.Signals, tiny: Path, tmp_path: Path
-) -> None:
+def test_stop_signal_ends_the_browser_and_keeps_the_episode(number: signal.Signals, tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = subprocess.Popen(
-        command(
-            "run", "--model", tiny, "--out", out, "--json", "--max-new-tokens", "4000", "--temperature", "1"
-        ),
+        command("run", "--model", tiny, "--out", out, "--json", "--max-new-tokens", "4000", "--temperature", "1"),
         env=environment(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        wait_for(lambda: (out / "screenshots" / "000.png").exists() or process.poll() is not None, 120)
+        wait_for(lambda: (out / "screenshots" / "000.png").exists() or process.poll() is not None, 200)
         assert process.poll() is None, process.communicate()
         family = psutil.Process(process.pid).children(recursive=True)
         assert any("chrom" in child.name() for child in family)
