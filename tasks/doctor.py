@@ -118,9 +118,7 @@ def _cache() -> Check:
     except ConfkvError as error:
         return Check("cache", False, str(error), f"export {VARIABLE}=/a/folder/you/may/write")
     if not os.access(folder, os.W_OK):
-        return Check(
-            "cache", False, f"{folder} is not writable", f"export {VARIABLE}=/a/folder/you/may/write"
-        )
+        return Check("cache", False, f"{folder} is not writable", f"export {VARIABLE}=/a/folder/you/may/write")
     free = shutil.disk_usage(folder).free
     need = ALIASES[DEFAULT_ALIAS].gguf_bytes + ALIASES[DEFAULT_ALIAS].ready_bytes
     detail = f"{folder}, {free / 1e9:.1f} GB free"

@@ -12,9 +12,7 @@ def models(
     json: Annotated[bool, typer.Option("--json", help="One JSON list instead of a table.")] = False,
     fetch: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Fetch and convert this model now ('default' for the default one)."
-        ),
+        typer.Option(metavar="NAME", help="Fetch and convert this model now ('default' for the default one)."),
     ] = None,
 ) -> None:
     """List the models by short name. --model also takes a hub id, a model folder, or a GGUF file."""

