@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -13,6 +14,8 @@ from agent.records import ActionRecord, EpisodeResult, StopReason, TurnRecord
 from agent.transcript import Piece, Transcript
 
 MAX_PARSE_FAILURES = 3
+MAX_USELESS = 3  # times the same actions may be without effect on the same page
+_BLOCK = re.compile(r"```[^`]*\w\([^`]*```\s*$")  # a code block with a call in it, just closed
 _log = logging.getLogger(__name__)
 
 Event = Callable[[dict[str, Any]], None]
@@ -106,8 +109,9 @@ class _Episode:
         self.obs: Mapping[str, Any] = {}
         self.last_token: int | None = None
         self.failures = 0
-        self.tried: dict[str, int] = {}  # page and actions -> how often they changed nothing
-        self.warned = False
+        self.tried: dict[str, list[bool]] = {}  # page and actions -> each time, whether they were without effect
+        self.repeats: str | None = None  # what to say about it
+        self.last_calls = ""
 
     def reset(self) -> None:
         """Open the task and make the transcript."""
@@ -161,6 +165,7 @@ class _Episode:
         stops = self.transcript.stop_ids
         ids: list[int] = []
         confidences: list[float] = []
+        text = ""
         try:
             for token in self.session.generate(
                 max_new_tokens=self.max_new_tokens,
@@ -170,6 +175,9 @@ class _Episode:
             ):
                 ids.append(int(token.id))
                 confidences.append(float(token.confidence))
+                text += token.text
+                if "`" in token.text and _BLOCK.search(text):
+                    break  # what follows the actions would be a page that the model makes up
                 self.emit({"type": "token", "token": token})
         finally:
             self.last_token = ids[-1] if ids else None
@@ -177,7 +185,7 @@ class _Episode:
             record.reply_tokens = len(ids)
             record.confidence_mean = sum(confidences) / len(confidences) if confidences else None
         parsed = parse_reply(record.reply)
-        record.thought, record.parse_error = parsed.thought, parsed.error
+        record.thought, record.parse_error, record.extra = parsed.thought, parsed.error, parsed.extra
         self.emit(
             {
                 "type": "reply",
@@ -195,7 +203,7 @@ class _Episode:
             self.failures += 1
             return "parse_failures" if self.failures == MAX_PARSE_FAILURES else None
         self.failures = 0
-        page = str(self.obs["text"])
+        page = self._page()
         for index, action in enumerate(parsed.actions):
             url = self.obs["url"]
             self.obs, reward, terminated, truncated, info = self.env.step(action)
@@ -223,30 +231,40 @@ class _Episode:
                     return "error"
                 return "done"
             if done.error or self.obs["url"] != url or done.effect.startswith("navigated"):
-                record.skipped = parsed.actions[index + 1 :]
+                record.skipped = parsed.actions[index + 1 :] + record.extra
+                record.extra = []
                 break
         return self._repeated(page, record.actions)
 
+    def _page(self) -> str:
+        return f"{self.obs['url']}\n{self.obs['text']}"
+
     def _repeated(self, page: str, actions: Sequence[ActionRecord]) -> StopReason | None:
-        """Count actions that changed nothing on this page; the third time, after a warning, is the end."""
-        self.warned = False
-        if not all(done.without_effect for done in actions):
-            return None
-        key = page + "\0" + repr([done.action for done in actions])
-        self.tried[key] = self.tried.get(key, 0) + 1
-        self.warned = self.tried[key] == 2
-        return "repeated_action" if self.tried[key] >= 3 else None
+        """Look for actions done before: they are warned of; the third time without effect on one page is the end.
+
+        Without effect: each action failed or changed nothing, or the page is after all of them what it was before.
+        """
+        calls = repr([done.action for done in actions])
+        again, self.last_calls = calls == self.last_calls, calls
+        waits = all(done.action["name"] == "wait" for done in actions)
+        useless = all(done.without_effect for done in actions) or (self._page() == page and not waits)
+        tried = self.tried.setdefault(page + "\0" + calls, [])
+        tried.append(useless)
+        self.repeats = None
+        if (again and useless) or (len(tried) > 1 and not waits):
+            self.repeats = prompts.repeated([done.action for done in actions], useless)
+        return "repeated_action" if sum(tried) >= MAX_USELESS else None
 
     def _next_message(self, record: TurnRecord, cut: bool, turns_left: int) -> str:
         problem = record.parse_error
         if problem and cut and not record.actions:
             problem = prompts.truncated(self.max_new_tokens)
-        warning = prompts.repeated([done.action for done in record.actions]) if self.warned else None
-        self.warned = False
+        warning, self.repeats = self.repeats, None
         return prompts.observation(
             self.obs,
             actions=record.actions,
             skipped=record.skipped,
+            extra=record.extra,
             problem=problem,
             warning=warning,
             turns_left=turns_left,

@@ -1,4 +1,4 @@
-"""From a model's reply to a thought and up to four actions. Nothing in a reply is ever evaluated as code."""
+"""From a model's reply to a thought and some actions. Nothing in a reply is ever evaluated as code."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ SYNONYMS = {
     "tick": "check", "sleep": "wait", "finish": "answer", "done": "answer", "stop": "answer",
     "respond": "answer", "send_msg_to_user": "answer", "tab_focus": "switch_tab",
 }  # fmt: skip
+_READ = 3 * MAX_ACTIONS  # how far a reply is read; what is beyond MAX_ACTIONS is told, not done
 _BY_SQUASHED = {name.replace("_", ""): name for name in ACTIONS}
 _HEAD = re.compile(
     r"^[ \t]*(?:>[ \t]*)?(?:[-*•][ \t]+|\d+[.)][ \t]*)?(?:\*\*)?(?:`{3}[\w+-]*[ \t]*|`{1,2})?"
@@ -44,12 +45,14 @@ _LOOKS_LIKE_ID = re.compile(r"\[?(?:f\d+)?e\d+\]?")
 class ParsedReply:
     """What a reply asks for.
 
-    ``actions`` are valid records, at most four; when ``error`` is set they are those before the faulty call.
+    ``actions`` are valid records, at most ``MAX_ACTIONS``, and ``extra`` those beyond; when ``error`` is set they are
+    those before the faulty call.
     """
 
     thought: str
     actions: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
+    extra: list[dict[str, Any]] = field(default_factory=list)
 
 
 class _Problem(ValueError):
@@ -79,25 +82,27 @@ def parse_reply(text: str) -> ParsedReply:
                 break
             actions.append(action)
             follower = _BETWEEN.match(body, position)
-            if len(actions) == MAX_ACTIONS or action["name"] == "answer" or follower is None:
+            if len(actions) == _READ or action["name"] == "answer" or follower is None:
                 break
             if _known(follower["name"]) is None or "\n" in body[position : follower.start("name")]:
                 break
             name, position = follower["name"], follower.end()
-        if error or len(actions) == MAX_ACTIONS or actions[-1]["name"] == "answer":
+        if error or len(actions) == _READ or actions[-1]["name"] == "answer":
             break
     if not actions and error is None:
         spoken, calls = _SPOKEN.search(body), _json_calls(body)
         if calls:
             written = parse_reply(calls)
-            return ParsedReply(thinking, written.actions, written.error)
+            return ParsedReply(thinking, written.actions, written.error, written.extra)
         if spoken:
             first = spoken.start()
             actions.append({"name": spoken["name"].lower(), "args": {"id": spoken["id"]}})
         else:
             error = f"No action was found in the reply. {_how()}"
     before = re.sub(r"`{3}[\w+-]*\s*$", "", body[:first]).strip()
-    return ParsedReply("\n".join(part for part in (thinking, before) if part), actions, error)
+    thought = "\n".join(part for part in (thinking, before) if part)
+    extra = actions[MAX_ACTIONS:]
+    return ParsedReply(thought, actions[:MAX_ACTIONS], None if extra else error, extra)
 
 
 def split_thinking(text: str) -> tuple[str, str]:
@@ -134,7 +139,7 @@ def _json_calls(body: str) -> str:
 
 
 def _how() -> str:
-    return 'End the reply with an action on its own line, such as click("e5") or answer("42").'
+    return "Nothing was done. After the thought, write the next action in a code block, one call per line."
 
 
 def _known(name: str) -> ActionSpec | None:

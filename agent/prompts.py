@@ -56,6 +56,7 @@ def observation(
     *,
     actions: Sequence[ActionRecord] = (),
     skipped: Sequence[Mapping[str, Any]] = (),
+    extra: Sequence[Mapping[str, Any]] = (),
     problem: str | None = None,
     warning: str | None = None,
     turns_left: int | None = None,
@@ -66,13 +67,18 @@ def observation(
         lines.append("What your actions did:")
         lines += [f"- {format_action(record.action)}: {_outcome(record)}" for record in actions]
     if skipped:
-        calls = ", ".join(format_action(action) for action in skipped)
-        lines.append(f"- not done, look at the new page first: {calls}")
+        lines.append(f"- not done, look at the new page first: {_calls(skipped)}")
+    if extra:
+        lines.append(f"- not done yet, as only {MAX_ACTIONS} actions run in a turn: {_calls(extra)}")
     lines += [text for text in (problem, warning) if text]
     if turns_left == 1:
         lines.append("This is the last turn.")
     page = str(obs["text"]).strip() or "(the page is empty)"
     return "\n".join([*lines, "", "Page:", page]).strip()
+
+
+def _calls(actions: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(format_action(action) for action in actions)
 
 
 def _outcome(record: ActionRecord) -> str:
@@ -86,7 +92,7 @@ def truncated(max_new_tokens: int) -> str:
     return f"The reply was cut at {max_new_tokens} tokens before an action. Write one short sentence, then the action."
 
 
-def repeated(actions: Sequence[Mapping[str, Any]]) -> str:
-    """The same actions were tried on the same page without effect."""
-    calls = ", ".join(format_action(action) for action in actions)
-    return f"You already tried {calls} here and it changed nothing. Do something else, or the task ends."
+def repeated(actions: Sequence[Mapping[str, Any]], useless: bool) -> str:
+    """The same actions were done before, on the same page or without effect."""
+    outcome = "and again nothing changed" if useless else "on this same page before"
+    return f"You have already done {_calls(actions)} {outcome}. Do the next step of the goal instead."

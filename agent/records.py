@@ -31,6 +31,8 @@ class ActionRecord:
 class TurnRecord:
     """One turn: the page it saw (``observation``), the new text fed (``prompt``), the reply, what was done.
 
+    ``skipped`` actions were not done because one before them failed or left the page, ``extra`` ones because a turn
+    runs no more.
     ``complete`` is False for a turn that was interrupted. ``prompt_tokens`` counts the ids fed,
     ``reply_tokens`` those sampled; ``confidence_mean`` is over the latter (None if there were none).
     ``seconds`` is wall time.
@@ -47,6 +49,7 @@ class TurnRecord:
     confidence_mean: float | None = None
     thought: str = ""
     parse_error: str | None = None
+    extra: list[dict[str, Any]] = field(default_factory=list)
     actions: list[ActionRecord] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     complete: bool = False

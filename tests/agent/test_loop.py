@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent import prompts
+from agent.actions import MAX_ACTIONS
 from agent.loop import run_episode
 from agent.records import EpisodeResult
 
@@ -179,7 +180,7 @@ def test_the_exact_text_of_two_turns() -> None:
     assert goal == ("goal", "<|im_end|>\n<|im_start|>user\nGoal: Say 42.\n\n")
     page = prompts.observation(FakeEnv()._obs())
     assert first == ("observation", page + "<|im_end|>\n<|im_start|>assistant\n")
-    told = prompts.observation({"text": '[e1] button "More" 1'}, actions=played.result.turn_records[0].actions)
+    told = prompts.observation(played.env._obs(), actions=played.result.turn_records[0].actions)
     assert 'click("e1"): page changed' in told
     assert second == (
         "observation",
@@ -259,13 +260,55 @@ def test_a_repeated_action_without_effect_is_warned_then_ended() -> None:
     played = play(['click("e2")'] * 5)
     assert (played.result.stop_reason, played.result.turns) == ("repeated_action", 3)
     fed = [text for _, text in played.session.fed]
-    assert "You already tried" not in fed[3]
-    assert 'You already tried click("e2")' in fed[4]
+    warning = prompts.repeated([{"name": "click", "args": {"id": "e2"}}], useless=True)
+    assert 'click("e2")' in warning
+    assert warning not in fed[3]
+    assert warning in fed[4]
 
 
 def test_going_back_and_forth_between_useless_actions_ends_too() -> None:
     played = play(['click("e2")', 'click("e3")'] * 4)
     assert (played.result.stop_reason, played.result.turns) == ("repeated_action", 5)
+
+
+def test_actions_that_leave_the_page_as_it_was_are_without_effect() -> None:
+    env = FakeEnv()
+    env.step = lambda action: (env._obs("the cursor is in [e1]"), 0.0, False, False, {})  # type: ignore[method-assign]
+    played = play(['click("e2")'] * 5, env)
+    assert (played.result.stop_reason, played.result.turns) == ("repeated_action", 3)
+
+
+def test_waiting_is_no_repetition() -> None:
+    played = play(["wait(1)"] * 4, max_turns=4)
+    assert played.result.stop_reason == "repeated_action", "the page says nothing changed"
+    env = FakeEnv()
+    env.step = lambda action: (env._obs("waited 1 s"), 0.0, False, False, {})  # type: ignore[method-assign]
+    assert play(["wait(1)"] * 4, env, max_turns=4).result.stop_reason == "step_limit"
+
+
+def test_going_round_in_circles_is_warned_of_but_not_the_end() -> None:
+    env = FakeEnv()
+
+    def toggle(action: dict[str, Any]) -> Any:
+        env.text = '[e1] checkbox "A"' if "checked" in env.text else '[e1] checkbox "A" (checked)'
+        return env._obs("page changed"), 0.0, False, False, {}
+
+    env.step = toggle  # type: ignore[method-assign]
+    played = play(['click("e1")'] * 6, env, max_turns=6)
+    warning = prompts.repeated([{"name": "click", "args": {"id": "e1"}}], useless=False)
+    warned = [warning in text for _, text in played.session.fed[3:]]
+    assert (played.result.stop_reason, warned) == ("step_limit", [False, False, False, True, True])
+
+
+def test_actions_beyond_the_limit_are_told_as_not_done() -> None:
+    many = "\n".join(['click("e1")'] * MAX_ACTIONS + ['click("e2")'])
+    played = play([many, 'answer("42")'])
+    assert len(played.env.steps) == MAX_ACTIONS + 1
+    assert f'only {MAX_ACTIONS} actions run in a turn: click("e2")' in played.session.fed[3][1]
+    assert played.result.turn_records[0].extra == [{"name": "click", "args": {"id": "e2"}}]
+    away = play(['click("e4")\n' + many, 'answer("42")'])
+    assert "run in a turn:" not in away.session.fed[3][1]
+    assert len(away.result.turn_records[0].skipped) == MAX_ACTIONS + 1
 
 
 def test_an_action_with_effect_may_be_repeated() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.actions import ACTIONS, format_action
+from agent.actions import ACTIONS, MAX_ACTIONS, format_action
 from agent.parser import parse_reply
 
 
@@ -131,9 +131,10 @@ def test_several_actions_keep_their_order(reply: str) -> None:
     assert parse_reply(reply).actions == [fill("x"), click("e6")]
 
 
-def test_at_most_four_actions_and_none_after_an_answer() -> None:
-    many = "\n".join(f'click("e{n}")' for n in range(1, 7))
-    assert parse_reply(many).actions == [click(f"e{n}") for n in range(1, 5)]
+def test_only_so_many_actions_and_none_after_an_answer() -> None:
+    many = [click(f"e{n}") for n in range(1, MAX_ACTIONS + 3)]
+    parsed = parse_reply("\n".join(map(format_action, many)))
+    assert (parsed.actions, parsed.extra, parsed.error) == (many[:MAX_ACTIONS], many[MAX_ACTIONS:], None)
     assert parse_reply('click("e5")\nanswer("7")\nclick("e6")').actions == [click(), answer("7")]
 
 
@@ -270,7 +271,7 @@ PIECES = st.sampled_from([
 def test_no_text_at_all_makes_the_parser_raise(text: str) -> None:
     parsed = parse_reply(text)
     assert parsed.actions or parsed.error
-    assert len(parsed.actions) <= 4
+    assert len(parsed.actions) <= MAX_ACTIONS
     for action in parsed.actions:
         spec = ACTIONS[action["name"]]
         assert set(action["args"]) <= {p.name for p in spec.params}
