@@ -71,7 +71,7 @@ _ALL = (
     ActionSpec("switch_tab", (_INDEX,), "show another tab", "switch_tab(1)"),
     ActionSpec("close_tab", (), "close this tab", "close_tab()"),
     ActionSpec("wait", (_SECONDS,), "let the page work", "wait(1)"),
-    ActionSpec("answer", (_TEXT,), "give the final answer; this ends the task", 'answer("42")'),
+    ActionSpec("answer", (_TEXT,), "give the final answer; this ends the task", 'answer("the answer")'),
 )
 
 ACTIONS: dict[str, ActionSpec] = {spec.name: spec for spec in _ALL}
