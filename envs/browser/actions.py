@@ -15,6 +15,7 @@ from envs.browser.tabs import Tabs
 TIMEOUT = 3_000
 NAVIGATION_TIMEOUT = 10_000
 TYPED_LIMIT = 100
+SUGGESTIONS = 700  # ms that lists of suggestions take to open
 CHOICES = ("radio", "checkbox", "switch", "option", "menuitemradio", "menuitemcheckbox", "menuitem", "tab")
 KEYS = {
     "enter": "Enter", "return": "Enter", "esc": "Escape", "escape": "Escape", "tab": "Tab", "space": "Space",
@@ -31,14 +32,12 @@ INPUT_FORMATS = {
 
 DESCRIBE = """el => {
   const inner = 'input:not([type=hidden]),textarea,select,[contenteditable=""],[contenteditable=true]';
-  const clickable = 'a,button,input:not([type=hidden]),select,textarea,[onclick],[role=button],[role=link]';
   return {
     tag: el.tagName.toLowerCase(), type: (el.getAttribute('type') || '').toLowerCase(),
     editable: el.isContentEditable, disabled: !!el.disabled || el.getAttribute('aria-disabled') === 'true',
     readonly: !!el.readOnly, inputs: el.querySelectorAll(inner).length,
-    clickables: el.querySelectorAll(clickable).length,
-    labelled: el.tagName === 'LABEL' && !!el.control,
-    box: el.getBoundingClientRect().width * el.getBoundingClientRect().height,
+    suggests: /autocomplete|typeahead|combobox|suggest/i.test(`${el.className} ${el.getAttribute('role')} ` +
+      (el.hasAttribute('aria-autocomplete') || el.hasAttribute('list') ? 'suggest' : '')),
   };
 }"""
 SCROLL = """([el, dx, dy]) => {
@@ -182,12 +181,13 @@ class Actor:
             locator = locator.locator("input:not([type=hidden]), textarea, select, [contenteditable]").first
             about = self._describe(locator)
         elif not fillable:
-            _fail(f"{element.label} is not a text field; use click, or fill one of: {self._list(TEXT_ENTRY)}")
+            _fail(f"{element.label} is not a text field; {self._fields()}")
         if about["type"] in ("checkbox", "radio", "button", "submit", "file", "image", "reset"):
             _fail(f"{element.label} cannot be filled with text; use click")
         if about["disabled"] or about["readonly"]:
-            state = "disabled" if about["disabled"] else "read-only"
-            _fail(f"{element.label} is {state}; it cannot be filled now")
+            if about["disabled"]:
+                _fail(f"{element.label} is disabled; it cannot be filled now")
+            _fail(f"{element.label} is read-only: click it instead, it may open something to choose from")
         if about["type"] in INPUT_FORMATS:
             self._fill_formatted(locator, text, about["type"], element)
         elif about["editable"] or "\n" in text or len(text) > TYPED_LIMIT:
@@ -195,6 +195,8 @@ class Actor:
         else:
             locator.fill("", timeout=TIMEOUT)
             locator.press_sequentially(text, timeout=TIMEOUT)
+            if about["suggests"]:
+                self.tabs.current.wait_for_timeout(SUGGESTIONS)
 
     def _fill_formatted(self, locator: Locator, text: str, kind: str, element: Element) -> None:
         if kind == "date" and (us := re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{4})", text.strip())):
@@ -260,8 +262,11 @@ class Actor:
             if target is None:
                 instead = "fill" if element.role in TEXT_ENTRY else "click"
                 _fail(f"{element.label} is not a list with an option {option!r}; use {instead} on the right id")
-            self._do_click(target, {})
-            self.note = f"clicked {target.label}"
+            if target.role in ("radio", "checkbox", "switch"):
+                self._do_check(target, {"checked": True})  # asked for twice, it stays ticked
+            else:
+                self._do_click(target, {})
+            self.note = f"chose {target.label}"
 
     def _do_check(self, element: Element, args: dict[str, Any]) -> None:
         locator, checked = self._locate(element), args["checked"] not in (False, "false", "False", 0)
@@ -372,6 +377,9 @@ class Actor:
         self.tabs.current.wait_for_timeout(seconds * 1000)
         self.note = f"waited {seconds:g} s"
 
-    def _list(self, roles: set[str]) -> str:
-        found = [e.label for e in self.tabs.elements.values() if e.role in roles]
-        return ", ".join(found[:4]) or "(there is none on this page)"
+    def _fields(self) -> str:
+        """What can be filled on this page, or that nothing can."""
+        found = [e.label for e in self.tabs.elements.values() if e.role in TEXT_ENTRY]
+        if not found:
+            return "this page has no text field yet: click what leads to one"
+        return "fill " + " or ".join(found[:4])

@@ -163,6 +163,21 @@ def _inner_text(nodes: list[Node], index: int) -> str:
     return clean(" ".join(part for part in parts if part))
 
 
+def nameless(nodes: list[Node]) -> list[Node]:
+    """Controls other than fields and choices that neither have a name nor hold any text."""
+    silent = INTERACTIVE - TEXT_ENTRY - {"checkbox", "radio", "switch", "slider", "listbox", "option"}
+    return [
+        node
+        for index, node in enumerate(nodes)
+        if node.actionable
+        and not node.name
+        and (node.role in silent or node.role not in INTERACTIVE)
+        and not node.attrs.get("/url")
+        and not _inner_text(nodes, index)
+        and not any(nodes[child].actionable for child in _descendants(nodes, index))
+    ]
+
+
 def _quote(text: str) -> str:
     text = text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "..."
     return '"' + text.replace('"', "'") + '"'
@@ -272,6 +287,8 @@ class _Renderer:
                 return  # a clickable box whose controls are listed themselves
         if not name and node.role in ("link", "button") and node.attrs.get("/url"):
             name = node.attrs["/url"]
+        if not name and node.role in TEXT_ENTRY:
+            name = self._label_before(index)
         role = node.role if node.role in INTERACTIVE else "clickable"
         if node.role in ("img", "heading", "cell", "row", "gridcell", "columnheader", "listitem"):
             role = node.role
@@ -304,6 +321,16 @@ class _Renderer:
         self.elements[element.id] = element
         self.lines.append(line)
         self._list_marked(inside)
+
+    def _label_before(self, index: int) -> str:
+        """A field without a name is named by the short text just before it, whose own line goes."""
+        siblings = self._siblings(index)
+        at = siblings.index(index) - 1 if index in siblings else -1
+        text = self.nodes[siblings[at]].text if at >= 0 and self.nodes[siblings[at]].role == "text" else ""
+        if not text or len(text) > 40 or OPEN in text or not self.lines or self.lines[-1] != text:
+            return ""
+        self.lines.pop()
+        return text.rstrip(": ")
 
     def _first_text(self, index: int) -> int:
         """The first descendant that is mere text outside of any control, -1 if there is none."""

@@ -7,14 +7,26 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from playwright.sync_api import BrowserContext, Dialog, Error, Page, Request
+from playwright.sync_api import BrowserContext, Dialog, Error, FileChooser, Page, Request
 
 from envs.browser.clickables import WATCH, marked_snapshot
 from envs.browser.ids import Ids
-from envs.browser.snapshot import Element, clean, parse, render
+from envs.browser.snapshot import Element, Node, clean, nameless, parse, render
 
 SNAPSHOT_TIMEOUT = 5_000
 MAX_TABS = 8
+MAX_ICONS = 30
+HINT = """el => {
+  const said = el.getAttribute('aria-label') || el.getAttribute('title') || el.getAttribute('data-tooltip');
+  if (said) return said;
+  const fill = el.getAttribute('fill') || el.style.fill;
+  if (el.namespaceURI === 'http://www.w3.org/2000/svg')
+    return [/^[a-z]+$/.test(fill) && fill !== 'none' ? fill : '', el.tagName].join(' ').replace(/ (path|g)$/, '');
+  const inner = el.querySelector('i[class], span[class], svg[class]');
+  const noise = new Set(['ui', 'btn', 'button', 'icon', 'widget', 'corner', 'all', 'state', 'default', 'fa', '']);
+  const words = `${el.getAttribute('class') || ''} ${inner ? inner.getAttribute('class') : ''} ${el.id}`;
+  return [...new Set(words.split(/[-_\\s]+/))].filter(w => !noise.has(w)).slice(0, 3).join(' ');
+}"""
 
 
 @dataclass
@@ -71,6 +83,7 @@ class Tabs:
         if len(self.context.pages) > MAX_TABS:
             page.close()
             return
+        page.on("filechooser", self._on_file_chooser)
         page.on("crash", lambda crashed: self.crashed.add(crashed))
         self.opened += 1
         self._current = page
@@ -79,6 +92,9 @@ class Tabs:
         kind = "question" if dialog.type in ("confirm", "prompt") else dialog.type
         self.dialogs.append(f'the page showed a {kind} dialog "{clean(dialog.message)[:500]}"; it was accepted')
         dialog.accept(dialog.default_value if dialog.type == "prompt" else None)
+
+    def _on_file_chooser(self, chooser: FileChooser) -> None:
+        self.dialogs.append("the page asked for a file; files cannot be chosen here")
 
     def _on_request(self, request: Request) -> None:
         if request.is_navigation_request():
@@ -142,11 +158,20 @@ class Tabs:
         try:
             title = clean(page.title())[:200]
             snapshot, marked = marked_snapshot(page, SNAPSHOT_TIMEOUT)
-            lines, self.elements = render(parse(snapshot), self.ids.page(page.url), marked)
+            nodes = parse(snapshot)
+            self._name_icons(page, nodes)
+            lines, self.elements = render(nodes, self.ids.page(page.url), marked)
             self._hide_passwords(page, lines)
         except Error as error:
             title, lines = "", self._fallback(page, error)
         return View(self._head(page, title), lines or ["(the page is empty)"], page.url, title)
+
+    @staticmethod
+    def _name_icons(page: Page, nodes: list[Node]) -> None:
+        """Controls that say nothing (icon buttons, shapes) are named by what their mark-up says of them."""
+        for node in nameless(nodes)[:MAX_ICONS]:
+            with contextlib.suppress(Error):  # replaced meanwhile: it stays without a name
+                node.name = clean(page.locator(f"aria-ref={node.ref}").evaluate(HINT, timeout=500))[:60]
 
     def _hide_passwords(self, page: Page, lines: list[str]) -> None:
         """Replace the values of password fields; only fields with a value are asked for their type."""

@@ -96,7 +96,7 @@ class Worker:
         self.tabs.dialogs.clear()
         opened, tabs = self.tabs.opened, len(self.tabs.pages)
         if name == "answer":
-            done = self.gym.validate(self.tabs.current, str(args["text"])) if self.gym else None
+            done = self._scored(str(args["text"]))
             return self._reply(effect="answered", scored=done)
         try:
             self.actor.run(name, args)
@@ -104,7 +104,7 @@ class Worker:
             error = str(failure)
         note = self.actor.note
         self.tabs.settle()
-        scored = self.gym.validate(self.tabs.current, None) if self.gym else None
+        scored = self._scored()
         before, view = self.last, self.tabs.observe()
         if name in ("click", "press", "check", "select_option") and not error:
             for pause in SECOND_LOOK:
@@ -115,14 +115,26 @@ class Worker:
                 ):
                     break
                 self.tabs.settle(quiet=pause)
-                scored = self.gym.validate(self.tabs.current, None) if self.gym else None
+                scored = self._scored()
                 view = self.tabs.observe()
         self.last = view
         change = self._change(before, view, opened, tabs)
         effect = "; ".join(part for part in (note, change, *self.tabs.dialogs) if part)
         if name in ("scroll", "wait") and note and change == "nothing changed":
             effect = note
+        if scored and scored["done"]:
+            effect = "the episode is over"
         return self._reply(effect=effect, error=error, scored=scored)
+
+    def _scored(self, answer: str | None = None) -> dict[str, Any] | None:
+        """Ask the task for its score; a page in the middle of a navigation is asked once more."""
+        if self.gym is None:
+            return None
+        try:
+            return self.gym.validate(self.tabs.current, answer)
+        except Error:
+            self.tabs.settle(quiet=0.5)
+            return self.gym.validate(self.tabs.current, None)
 
     def _change(self, before: View, view: View, opened: int, tabs: int) -> str:
         if self.tabs.opened > opened:

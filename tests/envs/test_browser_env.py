@@ -65,7 +65,7 @@ def test_choosing_and_checking(player):
     assert player.line("Tea").endswith("(checked)")
     player.do("check", 'checkbox "Tea"', checked=False)
     assert "(checked)" not in player.line("Tea")
-    assert "clicked" in player.do("select_option", 'radio "Small"', option="Large")
+    assert "chose" in player.do("select_option", 'radio "Small"', option="Large")
     assert player.line("Large").endswith("(checked)") and "(checked)" not in player.line("Small")
 
 

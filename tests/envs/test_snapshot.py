@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs.browser.clickables import CLOSE, MID, OPEN, Clickable
 from envs.browser.ids import Ids
-from envs.browser.snapshot import clean, parse, render
+from envs.browser.snapshot import clean, nameless, parse, render
 from envs.browser.window import Window
 
 
@@ -78,3 +78,21 @@ def test_the_window_keeps_to_the_cap():
     assert window.show(["head"], lines, "other").splitlines()[1] == lines[0]
     assert Window(1000, len).show(["h"], ["a", "b"], "u") == "h\na\nb"
     assert len(Window(50, len).show(["h"], ["x" * 5000], "u")) < 300
+
+
+def test_a_field_without_a_name_takes_the_text_before_it():
+    snapshot = '- paragraph [ref=e1]:\n  - text: "User:"\n  - textbox [ref=e2]\n- textbox [ref=e3]'
+    assert lines_of(snapshot) == ['[e1] textbox "User"', "[e2] textbox"]
+
+
+def test_nameless_controls_are_those_that_say_nothing():
+    snapshot = """
+- button "Named" [ref=e1]
+- button [ref=e2]
+- button [ref=e3]: Text
+- textbox [ref=e4]
+- generic [ref=e5] [cursor=pointer]
+- link [ref=e6]:
+  - /url: /x
+"""
+    assert [node.ref for node in nameless(parse(snapshot))] == ["e2", "e5"]
