@@ -51,19 +51,17 @@ def draw(columns: Mapping[str, np.ndarray[Any, Any]], *, title: str, tau: float 
         kept_axis.set_xlim(0.5, len(steps) + 0.5)
         _mark_turns(axes, columns["turn"])
     else:
-        kept_axis.text(
-            0.5, 0.5, "no token was decoded", transform=kept_axis.transAxes, ha="center", color=FAINT
-        )
+        kept_axis.text(0.5, 0.5, "no token was decoded", transform=kept_axis.transAxes, ha="center", color=FAINT)
     figure.align_ylabels(axes)
     return figure
 
 
 def _panel_kept(axis: Axes, steps: np.ndarray[Any, Any], columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
     axis.set_ylabel("tokens (mean over layers)")
-    axis.plot(steps, columns["kept"], color=KEPT, linewidth=1.6, label="kept")
+    axis.plot(steps, columns["kept"], color=KEPT, linewidth=1.6, label="kept, pinned too")
     if np.isfinite(columns["budget"]).any():
         budget = columns["budget"]
-        axis.step(steps, budget, where="mid", color=BUDGET, linewidth=1.1, label="budget")
+        axis.step(steps, budget, where="mid", color=BUDGET, linewidth=1.1, label="budget of the rest")
     axis.set_ylim(bottom=0)
     _legend(axis)
 
@@ -110,9 +108,7 @@ def _mark_turns(axes: Any, turns: np.ndarray[Any, Any]) -> None:
             )
 
 
-def write(
-    path: Path, columns: Mapping[str, np.ndarray[Any, Any]], *, title: str, tau: float | None = None
-) -> None:
+def write(path: Path, columns: Mapping[str, np.ndarray[Any, Any]], *, title: str, tau: float | None = None) -> None:
     """Draw and write a PNG, whole or not at all."""
     buffer = io.BytesIO()
     draw(columns, title=title, tau=tau).savefig(buffer, format="png")

@@ -27,7 +27,7 @@ def times(full: float, held: float) -> str:
     ratio = full / held
     if ratio >= 1.05:
         return f"{ratio:.1f}x less"
-    return "the same" if ratio > 0.95 else f"{1 / ratio:.1f}x more"
+    return "about the same" if ratio > 0.95 else f"{1 / ratio:.1f}x more"
 
 
 def call_text(action: dict[str, Any], limit: int = 80) -> str:

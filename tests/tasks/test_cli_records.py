@@ -121,9 +121,7 @@ def test_folder_writes_whole_run(tmp_path: Path) -> None:
     assert folder.screenshot(PNG) == "screenshots/000.png"
     assert folder.screenshot(b"\xff\xd8\xff") == "screenshots/001.jpg"
     assert folder.screenshot(None) is None
-    line = StepLine(
-        turn=1, reply="hé\nclick", actions=[ActionRecord(name="click", args={"id": "e1"}, effect="x")]
-    )
+    line = StepLine(turn=1, reply="hé\nclick", actions=[ActionRecord(name="click", args={"id": "e1"}, effect="x")])
     folder.step(line)
     assert read_steps(folder.path) == [line], "a line is readable while the run goes on"
     folder.finish(an_episode(), [a_step(1, 0.5, 128)], title="t", tau=0.7)
@@ -184,8 +182,8 @@ def test_figure_has_the_expected_panels_and_turns() -> None:
     assert [a.get_ylabel() for a in drawn.axes] == ["tokens (mean over layers)", "confidence", "KV, MB"]
     assert held.get_xlabel().startswith("decode step")
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in kept.get_lines()}
-    assert lines["budget"].tolist() == [256.0] * 3 + [128.0] * 4
-    assert lines["kept"].tolist() == [100.5] * 7
+    assert lines["budget of the rest"].tolist() == [256.0] * 3 + [128.0] * 4
+    assert lines["kept, pinned too"].tolist() == [100.5] * 7
     assert "threshold 0.7" in [line.get_label() for line in confidence.get_lines()]
     assert [t.get_text() for t in kept.texts] == ["turn 1", "turn 2"]
     assert "heading" in drawn.get_suptitle()
@@ -193,7 +191,7 @@ def test_figure_has_the_expected_panels_and_turns() -> None:
 
 def test_figure_without_budget_or_steps(tmp_path: Path) -> None:
     drawn = figure.draw(decode_columns([a_step(1, 0.5, None)]), title="full", tau=None)
-    assert "budget" not in [line.get_label() for line in drawn.axes[0].get_lines()]
+    assert "budget of the rest" not in [line.get_label() for line in drawn.axes[0].get_lines()]
     figure.write(tmp_path / "c.png", decode_columns([]), title="nothing", tau=None)
     assert (tmp_path / "c.png").stat().st_size > 1000
 
@@ -215,7 +213,7 @@ def test_readable_figures() -> None:
     assert [megabytes(b) for b in (812_000, 14e6, 1.25e9)] == ["812 kB", "14.0 MB", "1.25 GB"]
     assert [times(a, b) for a, b in ((58, 14), (10, 10), (10, 20), (0, 5))] == [
         "4.1x less",
-        "the same",
+        "about the same",
         "2.0x more",
         "",
     ]
@@ -251,9 +249,7 @@ def test_loop_events_become_step_lines(tmp_path: Path) -> None:
     writer.event({"type": "token", "token": token})
     writer.event({"type": "reply", "turn": 1, "text": "click(e1)", "actions": [action], "error": None})
     observation, reward, *_, info = env.step(action)
-    writer.event(
-        {"type": "action", "turn": 1, "action": action, "obs": observation, "reward": reward, "info": info}
-    )
+    writer.event({"type": "action", "turn": 1, "action": action, "obs": observation, "reward": reward, "info": info})
     writer.event({"type": "turn_end", "turn": 1, "stats": None})
     writer.event({"type": "turn_start", "turn": 2, "obs": observation, "prompt": ""})
     writer.event({"type": "token", "token": token})
@@ -291,9 +287,7 @@ def test_plain_view_prints_one_line_a_turn() -> None:
         play_events(view)
     heading, loading, turn = stream.getvalue().splitlines()
     assert (heading, loading) == ("heading", "... loading tiny")
-    assert turn.startswith(
-        "turn 1: back() -> navigated to http://s/ | confidence 0.80 | tokens 15 kept of 50 seen"
-    )
+    assert turn.startswith("turn 1: back() -> navigated to http://s/ | confidence 0.80 | tokens 15 kept of 50 seen")
 
 
 def test_rich_view_shows_page_gauge_and_bytes() -> None:
