@@ -2,7 +2,8 @@
 
 A *lane* is one layer of one session. All lanes share stacked buffers, so that ranking, compaction and quantising run
 once for the whole model, and each lane has its own length. Slots of a lane are contiguous. In INT8 mode a lane holds
-``[history (INT8)] [sinks (fp)] [window (fp)]``; otherwise everything is in the full-precision part, oldest first.
+``[history (INT8)] [sinks (fp)] [window (fp)]``; otherwise everything is in the full-precision part. Slot order is not
+position order: attention does not depend on it, and every slot carries its position.
 """
 
 from __future__ import annotations
@@ -220,16 +221,69 @@ class Store:
         dropped = sum(lengths) - sum(targets)
         if not dropped:
             return 0
+        drops = [n - t for n, t in zip(lengths, targets, strict=True)]
+        if max(drops) == 1 and not self.int8:
+            self._fill_holes(score, lengths, drops)
+        elif max(drops) == 1 and score.shape[1] == 1:
+            self._drop_one_mixed(score, lengths, drops)
+        else:
+            self._compact(score, lengths, targets)
+        return dropped
+
+    def _fill_holes(self, score: Tensor, lengths: list[int], drops: list[int]) -> None:
+        """The steady state of decoding: the newest slot of a lane takes the place of the one that leaves.
+
+        One row moves per head, however many are kept. Slots are out of position order until the next compaction.
+        """
+        gone = _worst(score, lengths)
+        last = torch.tensor(lengths, device=self.device).view(-1, 1) - 1
+        drop = torch.tensor(drops, device=self.device).view(-1, 1)
+        # A lane that drops nothing moves its last slot onto itself.
+        gone = torch.where(drop > 0, gone, last).expand(-1, self.heads)
+        lane_head = torch.arange(self.lanes * self.heads, device=self.device).view(self.lanes, self.heads)
+        for buffer in (self.k, self.v, self.meta):
+            rows = buffer.view(-1, buffer.shape[-1])
+            to, source = lane_head * buffer.shape[2] + gone, lane_head * buffer.shape[2] + last
+            rows.index_copy_(0, to.reshape(-1), rows.index_select(0, source.reshape(-1)))
+        self.n_fp = [n - d for n, d in zip(lengths, drops, strict=True)]
+
+    def _drop_one_mixed(self, score: Tensor, lengths: list[int], drops: list[int]) -> None:
+        """As :meth:`_fill_holes` with an INT8 part; the window is short and stays in position order."""
+        for lane, slot in enumerate(_worst(score, lengths)[:, 0].tolist()):
+            if not drops[lane]:
+                continue
+            n, nh, meta = lengths[lane], self.n_history[lane], self.meta[lane]
+            if slot < nh:
+                h = self._codes
+                assert h is not None
+                for codes in (h.k, h.v, h.k_gain, h.v_gain):
+                    codes[lane, :, slot] = codes[lane, :, nh - 1]
+                meta[:, slot] = meta[:, nh - 1]
+                meta[:, nh - 1 : n - 1] = meta[:, nh:n].clone()
+                self.n_history[lane] = nh - 1
+            else:
+                f, nf = slot - nh, n - nh
+                for buffer in (self.k, self.v):
+                    buffer[lane, :, f : nf - 1] = buffer[lane, :, f + 1 : nf].clone()
+                meta[:, slot : n - 1] = meta[:, slot + 1 : n].clone()
+                self.n_fp[lane] = nf - 1
+
+    def _compact(self, score: Tensor, lengths: list[int], targets: list[int]) -> None:
+        """Any number of drops; survivors end up in position order (within the INT8 part: in slot order)."""
         index = keep_indices(score, lengths, targets)
         widest = index.shape[-1]
         if any(self.n_history):
             index = self._compact_mixed(index, targets)
         else:
+            heads = index.shape[1]
+            position = self.meta[:, :heads, : score.shape[-1], POS].gather(2, index)
+            target = torch.tensor(targets, device=self.device).view(-1, 1, 1)
+            padding = torch.arange(widest, device=self.device) >= target
+            index = index.gather(2, position.masked_fill(padding, float("inf")).argsort(dim=-1, stable=True))
             take_rows(self.k, index, widest)
             take_rows(self.v, index, widest)
             self.n_fp = targets
         take_rows(self.meta, index, widest)
-        return dropped
 
     def _compact_mixed(self, index: Tensor, targets: list[int]) -> Tensor:
         """Compaction with an INT8 part. ``index`` runs over history slots first, then full-precision slots.
@@ -387,6 +441,15 @@ class Store:
         if "h_k" in state:
             names = ("k", "v", "k_gain", "v_gain", "k_scale", "v_scale")
             self._codes = History(*(state[f"h_{name}"].clone().to(self.device) for name in names))
+
+
+def _worst(score: Tensor, lengths: list[int]) -> Tensor:
+    """Slot with the lowest score of each lane and head, ``[G, h]``; the first of equals."""
+    n = score.shape[-1]
+    if min(lengths) != n:
+        length = torch.tensor(lengths, device=score.device).view(-1, 1, 1)
+        score = score.masked_fill(torch.arange(n, device=score.device) >= length, float("inf"))
+    return score.argmin(-1)
 
 
 def rotate(keys: Tensor, delta: Tensor, inv_freq: Tensor) -> Tensor:

@@ -98,8 +98,6 @@ class Driver:
             for head in range(HEADS):
                 kept = positions[head].tolist()
                 assert len(set(kept)) == len(kept), "a position is held twice"
-                if not policy.storage.int8:
-                    assert kept == sorted(kept)
                 assert must <= set(kept), f"lost {sorted(must - set(kept))}"
             if policy.scope == "layer":
                 assert torch.equal(positions, positions[:1].expand_as(positions))
@@ -342,3 +340,23 @@ def test_metadata_is_not_allocated_for_full() -> None:
     driver.feed(50)
     assert driver.store.bytes_by_kind()["meta"] == 0
     assert driver.store.positions(1).tolist() == [list(range(50))] * HEADS
+
+
+def test_a_compaction_restores_position_order() -> None:
+    """Single drops fill the hole with the newest slot; dropping several at once puts the survivors in order again."""
+    store = Store(2, HEADS, DIM, torch.float32, "cpu", sinks=0)
+    keys = torch.randn(2, HEADS, 12, DIM)
+    store.reserve(12)
+    for lane in range(2):
+        store.append(lane, keys[lane], keys[lane])
+    store.commit(0, [], 12)
+    score = torch.arange(12.0).expand(2, 1, 12).clone()
+    score[:, :, 0] = 100.0
+    assert store.evict(score, [11, 11]) == 2
+    assert store.positions(0)[0].tolist() == [0, 11, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    score = store.positions(0)[:1].float().expand(2, 1, 11)
+    assert store.evict(score, [6, 6]) == 10
+    for lane in range(2):
+        k, _, positions = store.dequantised(lane)
+        assert positions.tolist() == [[6, 7, 8, 9, 10, 11]] * HEADS
+        assert torch.equal(k, keys[lane, :, 6:])
