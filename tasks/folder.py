@@ -52,9 +52,7 @@ def check_folder(path: Path) -> None:
         with tempfile.TemporaryFile(dir=parent) as probe:
             probe.write(b"\0")
     except OSError as error:
-        raise TaskError(
-            f"cannot write to --out {path} ({error.strerror or error}); name another folder"
-        ) from error
+        raise TaskError(f"cannot write to --out {path} ({error.strerror or error}); name another folder") from error
 
 
 class RunFolder:

@@ -21,9 +21,7 @@ def policies(
 
     known = list_policies()
     if json:
-        rows = [
-            {"name": p.name, "summary": p.summary, "params": dict(p.params), "paper": p.paper} for p in known
-        ]
+        rows = [{"name": p.name, "summary": p.summary, "params": dict(p.params), "paper": p.paper} for p in known]
         print(jsonlib.dumps(rows, indent=1))
         return
     for p in known:
