@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 Kind = Literal["id", "text", "option", "flag", "key", "direction", "url", "index", "seconds"]
 DIRECTIONS = ("up", "down", "left", "right")
-MAX_ACTIONS = 4
+MAX_ACTIONS = 10
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ _INDEX = Param("index", "index", aliases=("tab", "tab_index", "page", "number", 
 _SECONDS = Param("seconds", "seconds", optional=True, aliases=("time", "sec", "secs", "duration"))
 
 _ALL = (
-    ActionSpec("click", (_ID,), "click a button, link, option, tab", 'click("e5")'),
+    ActionSpec("click", (_ID,), "click a button, link, option, tab; a text box gets the cursor", 'click("e5")'),
     ActionSpec("fill", (_ID, _TEXT), "replace what a text box holds", 'fill("e5", "some text")'),
     ActionSpec("select_option", (_ID, _OPTION), "choose in a drop-down list", 'select_option("e5", "Red")'),
-    ActionSpec("check", (_ID, _CHECKED), "tick a box or radio; False unticks", 'check("e5")'),
+    ActionSpec("check", (_ID, _CHECKED), "tick a checkbox or radio; False unticks", 'check("e5")'),
     ActionSpec("hover", (_ID,), "move the mouse over it", 'hover("e5")'),
     ActionSpec("press", (_KEY, _ID_OPTIONAL), 'press a key, such as "Enter"', 'press("Enter", "e5")'),
     ActionSpec("scroll", (_DIRECTION, _ID_OPTIONAL), "up, down, left or right", 'scroll("down")'),

@@ -15,6 +15,7 @@ from agent.transcript import Piece, Transcript
 
 MAX_PARSE_FAILURES = 3
 MAX_USELESS = 3  # times the same actions may be without effect on the same page
+FENCE = "```\n"
 _BLOCK = re.compile(r"```[^`]*\w\([^`]*```\s*$")  # a code block with a call in it, just closed
 _log = logging.getLogger(__name__)
 
@@ -152,7 +153,12 @@ class _Episode:
     def _pieces(self, message: str, first: bool) -> list[Piece]:
         if first:
             return self.transcript.start(prompts.system_prompt(), prompts.goal_text(str(self.obs["goal"])), message)
-        return self.transcript.turn(message, self.last_token)
+        pieces = self.transcript.turn(message, self.last_token)
+        if self.failures:  # the last reply had no action: this one begins where actions are written
+            ids = list(self.tokenizer.encode(FENCE, add_special_tokens=False))
+            last = pieces[-1]
+            pieces[-1] = Piece(last.ids + ids, last.segment, last.text + FENCE)
+        return pieces
 
     def _think(self, record: TurnRecord, message: str) -> tuple[ParsedReply, bool]:
         """Feed the message, sample a reply, read it: (what it asks for, whether the token limit cut it)."""
@@ -165,7 +171,7 @@ class _Episode:
         stops = self.transcript.stop_ids
         ids: list[int] = []
         confidences: list[float] = []
-        text = ""
+        text = FENCE if self.failures else ""
         try:
             for token in self.session.generate(
                 max_new_tokens=self.max_new_tokens,
@@ -175,13 +181,15 @@ class _Episode:
             ):
                 ids.append(int(token.id))
                 confidences.append(float(token.confidence))
+                self.emit({"type": "token", "token": token})
                 text += token.text
                 if "`" in token.text and _BLOCK.search(text):
                     break  # what follows the actions would be a page that the model makes up
-                self.emit({"type": "token", "token": token})
         finally:
             self.last_token = ids[-1] if ids else None
             record.reply = self.transcript.reply_text(ids)
+            if self.failures and ids and not record.reply.lstrip().startswith("<think>"):
+                record.reply = FENCE + record.reply
             record.reply_tokens = len(ids)
             record.confidence_mean = sum(confidences) / len(confidences) if confidences else None
         parsed = parse_reply(record.reply)
@@ -195,7 +203,7 @@ class _Episode:
                 "error": parsed.error,
             }
         )
-        return parsed, bool(ids) and ids[-1] not in stops
+        return parsed, bool(ids) and ids[-1] not in stops and not _BLOCK.search(text)
 
     def _act(self, record: TurnRecord, parsed: ParsedReply, cut: bool) -> StopReason | None:
         """Carry out the actions in order, up to the first that fails, leaves the page or ends the episode."""

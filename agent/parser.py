@@ -20,6 +20,7 @@ SYNONYMS = {
     "submit": "click", "press_key": "press", "key": "press", "keyboard": "press", "navigate": "goto",
     "open": "goto", "visit": "goto", "go_back": "back", "go_forward": "forward", "uncheck": "check",
     "tick": "check", "sleep": "wait", "finish": "answer", "done": "answer", "stop": "answer",
+    "focus": "click", "set_focus": "click", "focus_on": "click",
     "respond": "answer", "send_msg_to_user": "answer", "tab_focus": "switch_tab",
 }  # fmt: skip
 _READ = 3 * MAX_ACTIONS  # how far a reply is read; what is beyond MAX_ACTIONS is told, not done
@@ -166,7 +167,9 @@ def _read(body: str, name: str, position: int) -> tuple[dict[str, Any], int]:
     if spec is None:
         match = difflib.get_close_matches(name.lower(), [*ACTIONS, *SYNONYMS], 1, 0.5)
         near = SYNONYMS.get(match[0], match[0]) if match else None
-        hint = f"Did you mean {ACTIONS[near].example}?" if near else f"The actions are {', '.join(ACTIONS)}."
+        meant = re.match(r"\s*[\"']?((?:f\d+)?e\d+)\b", body[position : position + 20])
+        example = ACTIONS[near].example.replace("e5", meant[1] if meant else "e5") if near else ""
+        hint = f"Did you mean {example}?" if near else f"The actions are {', '.join(ACTIONS)}."
         raise _Problem(f"There is no action {name}. {hint}")
     scanner = Scanner(body, position)
     try:

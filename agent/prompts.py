@@ -23,6 +23,9 @@ click("e43")
 click("e44")
 ```"""
 
+MAX_REMINDER = 400  # characters of a goal that is said again under each page
+STILL = "What is still to do? Reply with one sentence, then actions in a code block."
+
 
 def system_prompt() -> str:
     """Role, actions, rules and one worked example (its ids are no page's)."""
@@ -74,7 +77,9 @@ def observation(
     if turns_left == 1:
         lines.append("This is the last turn.")
     page = str(obs["text"]).strip() or "(the page is empty)"
-    return "\n".join([*lines, "", "Page:", page]).strip()
+    goal = " ".join(str(obs.get("goal", "")).split())
+    reminder = ["", f"Goal: {goal}", STILL] if goal and lines and len(goal) <= MAX_REMINDER else []
+    return "\n".join([*lines, "", "Page:", page, *reminder]).strip()
 
 
 def _calls(actions: Sequence[Mapping[str, Any]]) -> str:

@@ -160,7 +160,7 @@ def test_an_answer_ends_the_episode_with_its_reward() -> None:
     record = result.turn_records[0]
     assert (record.thought, record.complete, record.confidence_mean) == ("The page says it.", True, 0.5)
     assert record.reply == 'The page says it.\n```\nanswer("42")\n```'
-    assert record.reply_tokens == len(record.reply) + 1
+    assert record.reply_tokens == len(record.reply), "sampling ends with the code block"
     assert record.actions[0].seconds == 0.25
     assert kinds(played) == ["turn_start", "reply", "action", "turn_end", "end"]
     assert sum(event["type"] == "token" for event in played.events) == record.reply_tokens

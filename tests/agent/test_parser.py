@@ -219,7 +219,7 @@ def test_what_is_wrong_is_said_with_the_right_form(reply: str, said: str) -> Non
 def test_actions_before_a_faulty_one_are_kept_with_its_error() -> None:
     parsed = parse_reply('click("e5")\nsubmit("e6")\nclick("e7")')
     assert parsed.actions == [click()]
-    assert parsed.error == 'There is no action submit. Did you mean click("e5")?'
+    assert parsed.error == 'There is no action submit. Did you mean click("e6")?'
 
 
 TEXT = st.text(max_size=60)
