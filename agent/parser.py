@@ -109,9 +109,12 @@ def parse_reply(text: str) -> ParsedReply:
 def split_thinking(text: str) -> tuple[str, str]:
     """(what was thought inside ``<think>`` blocks, the rest); an unclosed block takes all that follows it."""
     thoughts: list[str] = []
-    if "</think>" in text and "<think>" not in text.split("</think>", 1)[0]:
-        head, text = text.split("</think>", 1)  # the prompt opened the block
-        thoughts.append(head.strip())
+    head, tag, tail = text.partition("</think>")
+    # An odd number of quotes before the tag: it stands inside an argument and is text.
+    quoted = head.rpartition("\n")[2].replace('\\"', "").count('"') % 2
+    if tag and "<think>" not in head and not quoted:
+        thoughts.append(head.strip())  # the prompt opened the block
+        text = tail
 
     def keep(match: re.Match[str]) -> str:
         thoughts.append(match[1].strip())

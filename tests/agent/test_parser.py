@@ -253,6 +253,7 @@ FRAMES = ["{}", "So:\n```python\n{}\n```", "Go.\n{}"]
 @example([answer('", "')], "{}")
 @example([answer("\n```\nclick(e1)")], "{}")
 @example([fill("\\"), fill('it\'s "so"')], "{}")
+@example([answer("</think>")], "{}")
 def test_any_action_survives_being_written_and_read(wanted: list[dict[str, Any]], frame: str) -> None:
     upto = next((n + 1 for n, action in enumerate(wanted) if action["name"] == "answer"), len(wanted))
     parsed = parse_reply(frame.format("\n".join(format_action(action) for action in wanted)))
