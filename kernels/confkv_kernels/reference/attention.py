@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from confkv_kernels.reference.quantise import dequantise
-
 _NEG = float("-inf")
 _FEW_ROWS = 16
 
@@ -141,8 +139,3 @@ def attention_mass(
         rows = visible.expand(-1, -1, w, -1).repeat(1, 1, groups, 1)
         s = s.masked_fill(~rows, _NEG)
     return _probabilities(s, sinks, heads, w).mean(-2)
-
-
-def dequantised_keys(history: History, dtype: torch.dtype) -> Tensor:
-    """Keys of the history in ``dtype``, ``[B, H, n, D]``."""
-    return dequantise(history.k, history.k_gain, history.k_scale, dtype)
