@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent import prompts
+from agent.grammar import Grammar
 from agent.parser import ParsedReply, parse_reply
 from agent.records import ActionRecord, EpisodeResult, StopReason, TurnRecord
+from agent.reply import Reply
 from agent.transcript import Piece, Transcript
 
 MAX_PARSE_FAILURES = 3
 MAX_USELESS = 3  # times the same actions may be without effect on the same page
-FENCE = "```\n"
-_BLOCK = re.compile(r"```[^`]*\w\([^`]*```\s*$")  # a code block with a call in it, just closed
 _log = logging.getLogger(__name__)
 
 Event = Callable[[dict[str, Any]], None]
@@ -37,6 +36,8 @@ class SessionLike(Protocol):
     def stats(self) -> Any: ...
 
     def extend(self, ids: list[int], segment: Any) -> Any: ...
+
+    def retract(self) -> int | None: ...
 
     def generate(
         self,
@@ -153,12 +154,7 @@ class _Episode:
     def _pieces(self, message: str, first: bool) -> list[Piece]:
         if first:
             return self.transcript.start(prompts.system_prompt(), prompts.goal_text(str(self.obs["goal"])), message)
-        pieces = self.transcript.turn(message, self.last_token)
-        if self.failures:  # the last reply had no action: this one begins where actions are written
-            ids = list(self.tokenizer.encode(FENCE, add_special_tokens=False))
-            last = pieces[-1]
-            pieces[-1] = Piece(last.ids + ids, last.segment, last.text + FENCE)
-        return pieces
+        return self.transcript.turn(message, self.last_token)
 
     def _think(self, record: TurnRecord, message: str) -> tuple[ParsedReply, bool]:
         """Feed the message, sample a reply, read it: (what it asks for, whether the token limit cut it)."""
@@ -168,30 +164,19 @@ class _Episode:
         for piece in pieces:
             self.session.extend(piece.ids, segment=piece.segment)
             record.prompt_tokens += len(piece.ids)
-        stops = self.transcript.stop_ids
-        ids: list[int] = []
-        confidences: list[float] = []
-        text = FENCE if self.failures else ""
+        reply = Reply(self.session, self.transcript, self.tokenizer, Grammar(str(self.obs["text"])))
+        seed = self.seed * 100_003 + record.turn
         try:
-            for token in self.session.generate(
-                max_new_tokens=self.max_new_tokens,
-                temperature=self.temperature,
-                stop_ids=stops,
-                seed=self.seed * 100_003 + record.turn,
-            ):
-                ids.append(int(token.id))
-                confidences.append(float(token.confidence))
-                self.emit({"type": "token", "token": token})
-                text += token.text
-                if "`" in token.text and _BLOCK.search(text):
-                    break  # what follows the actions would be a page that the model makes up
+            reply.sample(
+                self.max_new_tokens,
+                self.temperature,
+                seed,
+                on_token=lambda token: self.emit({"type": "token", "token": token}),
+            )
         finally:
-            self.last_token = ids[-1] if ids else None
-            record.reply = self.transcript.reply_text(ids)
-            if self.failures and ids and not record.reply.lstrip().startswith("<think>"):
-                record.reply = FENCE + record.reply
-            record.reply_tokens = len(ids)
-            record.confidence_mean = sum(confidences) / len(confidences) if confidences else None
+            self.last_token = reply.last
+            record.reply, record.reply_tokens = reply.text, reply.count
+            record.confidence_mean = reply.confidence_mean
         parsed = parse_reply(record.reply)
         record.thought, record.parse_error, record.extra = parsed.thought, parsed.error, parsed.extra
         self.emit(
@@ -203,7 +188,7 @@ class _Episode:
                 "error": parsed.error,
             }
         )
-        return parsed, bool(ids) and ids[-1] not in stops and not _BLOCK.search(text)
+        return parsed, reply.cut
 
     def _act(self, record: TurnRecord, parsed: ParsedReply, cut: bool) -> StopReason | None:
         """Carry out the actions in order, up to the first that fails, leaves the page or ends the episode."""

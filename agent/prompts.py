@@ -9,18 +9,27 @@ from agent.actions import ACTIONS, MAX_ACTIONS, format_action
 from agent.records import ActionRecord
 
 _EXAMPLE = """\
-Goal: Order two of "Oak" and say the price.
+Goal: Ask for a key for the room on the sign.
 Page:
-[e41] textbox "How many"
-[e42] radio "Pine"
-[e43] radio "Oak"
-[e44] button "Order"
+Sign: room 12
+[e41] link "Lost and found"
+[e42] link "Keys"
 Reply:
-Set the number, choose Oak, then order.
+The room is 12, so open Keys.
 ```
-fill("e41", "2")
-click("e43")
-click("e44")
+click("e42")
+```
+Page:
+[e51] textbox "Room"
+[e52] radio "One key"
+[e53] radio "Two keys"
+[e54] button "Ask"
+Reply:
+Fill in room 12, choose one key, then ask.
+```
+fill("e51", "12")
+click("e52")
+click("e54")
 ```"""
 
 MAX_REMINDER = 400  # characters of a goal that is said again under each page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +16,7 @@ from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
+from confkv.sampling import sample
 from confkv.store import PINNED, PROTECTED, SINK, rotate
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
@@ -177,6 +178,7 @@ class Session:
         temperature: float = 0.0,
         stop_ids: Iterable[int] | None = None,
         seed: int | None = None,
+        allow: Callable[[int], bool] | None = None,
     ) -> Iterator[Token]:
         """Sample a reply, token by token.
 
@@ -188,6 +190,8 @@ class Session:
             temperature: 0 is greedy; confidence is always that of the raw logits.
             stop_ids: tokens that end the reply, yielded with empty text; default: the model's.
             seed: reseeds the session's generator; None continues it.
+            allow: tells of a token id whether it may come next (a grammar); asked for likely ones only. Confidence
+                and policy do not see it.
 
         Raises:
             ConfkvError: nothing was fed yet.
@@ -204,7 +208,7 @@ class Session:
                 token, self.pending = self.pending, None
                 self._feed([token], [0], "decode")
             before = time.perf_counter()
-            token = self._sample(temperature)
+            token = self._sample(temperature, allow)
             self._seconds["decode"] += time.perf_counter() - before
             self.pending = token
             self.tokens.append(token)
@@ -218,12 +222,17 @@ class Session:
             if token in stops:
                 return
 
-    def _sample(self, temperature: float) -> int:
+    def retract(self) -> int | None:
+        """Take back the last sampled token, which still waits to be fed: a stop token after which the reply is to go
+        on. Returns it, or None if no token waits."""
+        token, self.pending = self.pending, None
+        if token is not None:
+            self.tokens.pop()
+        return token
+
+    def _sample(self, temperature: float, allow: Callable[[int], bool] | None) -> int:
         assert self._logits is not None
-        if temperature <= 0:
-            return int(self._logits.argmax())
-        p = torch.softmax(self._logits.float().cpu() / temperature, -1)
-        return int(torch.multinomial(p, 1, generator=self._rng))
+        return sample(self._logits, temperature, self._rng, allow)
 
     # -- positions ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,103 @@
+"""One reply, sampled token by token. A reply that ends without an action is led into a code block and goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent.grammar import Grammar, block_of
+from agent.parser import parse_reply
+from agent.transcript import Transcript
+
+FENCE = "```\n"
+MIN_ROOM = 16  # tokens that must be left for it to be worth going on
+_BLOCK = re.compile(r"```[^`]*\w\([^`]*```\s*$")  # a code block with a call in it, just closed
+
+
+class Reply:
+    """Samples one reply from a session that holds the prompt.
+
+    Small models often say what to do in a sentence and stop. Nothing is lost by that: the stop token was sampled but
+    not fed, so it is taken back, a code block is opened, and the model fills it in the same turn.
+
+    Attributes:
+        text: the reply so far, without special tokens; what was fed to lead it is part of it.
+        count: tokens sampled.
+        last: the last token of the reply, which the session holds or is about to.
+        cut: the token limit ended it, not the model.
+    """
+
+    def __init__(
+        self, session: Any, transcript: Transcript, tokenizer: Any, grammar: Grammar | None = None
+    ) -> None:
+        self._session, self._transcript, self._tokenizer = session, transcript, tokenizer
+        self._grammar = grammar
+        self._ids: list[int] = []  # of the reply, the leading ones included
+        self._confidences: list[float] = []
+        self.text, self.count, self.cut = "", 0, False
+
+    @property
+    def last(self) -> int | None:
+        return self._ids[-1] if self._ids else None
+
+    @property
+    def confidence_mean(self) -> float | None:
+        """Mean confidence of the sampled tokens, None if there were none."""
+        return sum(self._confidences) / len(self._confidences) if self._confidences else None
+
+    def sample(
+        self, max_new_tokens: int, temperature: float, seed: int, on_token: Callable[[Any], None] = lambda token: None
+    ) -> None:
+        """Sample to a stop token, to the end of a block of actions, or to the limit."""
+        self._go_on(max_new_tokens, temperature, seed, on_token)
+        room = max_new_tokens - self.count
+        if self.cut or room < MIN_ROOM or not self._wants_a_block():
+            return
+        if self.last in self._transcript.stop_ids:
+            self._session.retract()
+            self._ids.pop()
+        opening = FENCE if not self.text or self.text.endswith("\n") else "\n" + FENCE
+        ids = list(self._tokenizer.encode(opening, add_special_tokens=False))
+        self._session.extend(ids, segment="reply")
+        self._ids += ids
+        self._go_on(room, temperature, None, on_token)
+
+    def _piece(self, token: int) -> str:
+        return str(self._tokenizer.decode([token], clean_up_tokenization_spaces=False))
+
+    def _wants_a_block(self) -> bool:
+        return "```" not in self.text and "<think>" not in self.text and not parse_reply(self.text).actions
+
+    def _go_on(self, limit: int, temperature: float, seed: int | None, on_token: Callable[[Any], None]) -> None:
+        stops: Sequence[int] = self._transcript.stop_ids
+        before = self._transcript.reply_text(self._ids)
+        written, sampled = before, 0
+        ended = False
+
+        def allow(token: int) -> bool:
+            block = block_of(written) if self._grammar else None
+            if block is None or self._grammar is None:
+                return True
+            if token in stops:
+                return self._grammar.complete(block)
+            return self._grammar.accepts(block + self._piece(token))
+
+        try:
+            for token in self._session.generate(
+                max_new_tokens=limit, temperature=temperature, stop_ids=stops, seed=seed, allow=allow
+            ):
+                self._ids.append(int(token.id))
+                self._confidences.append(float(token.confidence))
+                sampled += 1
+                on_token(token)
+                written += token.text
+                if int(token.id) in stops:
+                    ended = True
+                elif "`" in token.text and _BLOCK.search(written):
+                    ended = True
+                    break  # what follows the actions would be a page that the model makes up
+        finally:
+            self.count += sampled
+            self.text = self._transcript.reply_text(self._ids)
+        self.cut = sampled > 0 and not ended
