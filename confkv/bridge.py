@@ -107,7 +107,8 @@ class StoreLayer(_Layer):
         history = store.history(lane)
         mask = cache.causal_mask(store.n_fp[lane] + store.n_history[lane], steps, q.device) if steps > 1 else None
         if cache.records_queries:
-            cache.queries.append(q[:, :, -MASS_ROWS:])
+            # Of a long chunk a copy: a view would keep all of its queries.
+            cache.queries.append(q if steps <= MASS_ROWS else q[:, :, -MASS_ROWS:].clone())
             cache.scales.append(scale)
             cache.softcaps.append(softcap)
             cache.sink_logits.append(sinks)

@@ -60,14 +60,18 @@ class Manager:
             self._fold(slice(lane, lane + 1), mass, n, rows)
 
     def _visible(self, lengths: list[int], rows: int) -> Tensor | None:
-        """``[G or 1, 1, rows, n]``: row r of the newest rows sees all slots but the ``rows - 1 - r`` after its own."""
-        n = max(lengths)
-        if rows == 1 and min(lengths) == n:
+        """``[G or 1, 1, rows, m]``: row r of the newest rows sees all slots but the ``rows - 1 - r`` after its own.
+
+        Over the last m slots alone; the slots before them are seen by every row of every lane.
+        """
+        n, fewest = max(lengths), min(lengths)
+        if rows == 1 and fewest == n:
             return None
         device = self.store.device
-        ends = torch.tensor(lengths, device=device).view(-1, 1, 1, 1) - rows + 1
-        last = ends + torch.arange(rows, device=device).view(1, 1, rows, 1)
-        return torch.arange(n, device=device) < last
+        ends = lengths[:1] if fewest == n else lengths
+        last = torch.tensor(ends, device=device).view(-1, 1, 1, 1) - rows + 1
+        last = last + torch.arange(rows, device=device).view(1, 1, rows, 1)
+        return torch.arange(fewest - rows + 1, n, device=device) < last
 
     def _fold(self, lanes: slice, mass: Tensor, n: int, rows: int) -> None:
         column = self.store.meta[lanes, :, :n, MASS]
@@ -90,14 +94,22 @@ class Manager:
             the nominal budget (None: unlimited) and the number of (lane, position) pairs dropped.
         """
         nominal = self.policy.budget.at(confidence)
+        targets = self._targets(nominal)
+        if targets is None:
+            return nominal, 0
+        return nominal, self.store.evict(self._scores(self.store.lengths, end), targets)
+
+    def due(self, confidence: float | None) -> bool:
+        """Whether :meth:`evict` would drop anything now."""
+        return self._targets(self.policy.budget.at(confidence)) is not None
+
+    def _targets(self, nominal: int | None) -> list[int] | None:
+        """Slots each lane may keep; None where no lane holds more."""
         store = self.store
         if nominal is None or not store.lanes:
-            return nominal, 0
-        lengths = store.lengths
+            return None
         targets = [h + b for h, b in zip(store.held, self.layer_budgets(nominal), strict=True)]
-        if all(n <= t for n, t in zip(lengths, targets, strict=True)):
-            return nominal, 0
-        return nominal, store.evict(self._scores(lengths, end), targets)
+        return targets if any(n > t for n, t in zip(store.lengths, targets, strict=True)) else None
 
     def _scores(self, lengths: list[int], end: int) -> Tensor:
         n = max(lengths)

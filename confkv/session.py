@@ -15,7 +15,7 @@ from torch import Tensor
 from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
-from confkv.manager import Manager
+from confkv.manager import MASS_ROWS, Manager
 from confkv.sampling import sample
 from confkv.store import PINNED, PROTECTED, SINK, rotate
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
@@ -98,7 +98,8 @@ class Session:
             self.cache.store.reserve(self._growth(segment, len(fed)), shrink=True)
         chunk = self.engine.chunk
         for start in range(0, len(fed), chunk):
-            self._feed(fed[start : start + chunk], held[start : start + chunk], "prefill")
+            end = start + chunk
+            self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}
         return TurnStats(len(ids), spent["prefill"], spent["manage"], self._kept(), self.seen)
@@ -120,8 +121,8 @@ class Session:
         self.cache.store.age()
         self._seconds["manage"] += time.perf_counter() - start
 
-    def _feed(self, ids: list[int], held: list[int], phase: Phase) -> None:
-        """One forward pass and the management after it."""
+    def _feed(self, ids: list[int], held: list[int], phase: Phase, left: int = 0) -> None:
+        """One forward pass and the management after it; ``left`` more tokens follow before the session is read."""
         steps, cache, engine = len(ids), self.cache, self.engine
         self._rebase_if_needed(steps)
         start = time.perf_counter()
@@ -137,7 +138,7 @@ class Session:
         self._counts["seen"] += steps
         if cache.store is not None:
             cache.store.commit(first, hold if any(hold) else [], steps)
-        self._manage(phase)
+        self._manage(phase, left)
         done = time.perf_counter()
         self._seconds[phase] += forwarded - start
         self._seconds["manage"] += done - forwarded
@@ -146,7 +147,7 @@ class Session:
         self._bytes["sum"] += allocated
         self._counts["forwards"] += 1
 
-    def _manage(self, phase: Phase) -> None:
+    def _manage(self, phase: Phase, left: int) -> None:
         """Mass, eviction, quantising, and in decoding the confidence that sets the budget."""
         cache = self.cache
         assert self._logits is not None
@@ -158,7 +159,8 @@ class Session:
             return
         if self._manager is None:
             self._manager = Manager(self.engine.policy, cache.store)
-        if cache.queries:
+        # Mass is read by the next eviction, and MASS_ROWS newer query rows outweigh all before them (1 - 0.9^32).
+        if cache.queries and (left < MASS_ROWS or self._manager.due(c)):
             self._manager.record(cache.queries, cache.scales, cache.softcaps, cache.sink_logits)
         self._budget, dropped = self._manager.evict(c, cache.seen)
         self._counts["evictions"] += dropped

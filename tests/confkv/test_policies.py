@@ -10,9 +10,11 @@ import torch
 
 from confkv.engine import Engine
 from confkv.errors import PolicyError
+from confkv.manager import Manager
 from confkv.policies import list_policies, parse_policy
 from confkv.policies.budget import ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.ranker import Composite
+from confkv.store import MASS
 
 
 @pytest.mark.parametrize(
@@ -187,3 +189,37 @@ def test_one_policy_object_serves_two_sessions_without_a_trace(tiny: Any, ids: A
     mixed = [[(t.id, t.confidence, t.kept) for t in pair] for pair in pairs]
     assert [[a for a, _ in mixed], [b for _, b in mixed]] == alone
     assert policy == before
+
+
+@pytest.mark.parametrize(
+    ("segment", "lengths"),
+    [
+        # Protected, so that nothing is due: the chunks that hold the newest 32 rows.
+        ("observation", [120, 140]),
+        # The first chunk fits the budget of 20, each later one is over it.
+        ("text", [40] * 6),
+    ],
+)
+def test_mass_is_recorded_where_it_is_read(
+    segment: str, lengths: list[int], tiny: Any, ids: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    record = Manager.record
+
+    def spy(self: Manager, *args: Any) -> None:
+        seen.append(max(self.store.lengths))
+        record(self, *args)
+
+    monkeypatch.setattr(Manager, "record", spy)
+    session = Engine(tiny("llama", max_position_embeddings=400), None, SMALL, chunk=20).session()
+    session.extend(ids(140), segment)
+    assert seen == lengths
+    store = session.cache.store
+    assert store is not None
+    if segment == "observation":
+        # Two chunks of 20 rows: the average has forgotten 0.9^40 of its start at 0.
+        total = store.meta[:, :, :140, MASS].sum(-1)
+        torch.testing.assert_close(total, torch.full_like(total, 1 - 0.9**40), atol=1e-5, rtol=0)
+    for _ in session.generate(5, stop_ids=[]):
+        pass
+    assert len(seen) == len(lengths) + 4, "every decoded token that was fed"

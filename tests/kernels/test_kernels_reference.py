@@ -22,6 +22,7 @@ from confkv_kernels import (
     quantise,
     take_rows,
 )
+from confkv_kernels.reference import attention
 
 torch.set_num_threads(1)
 
@@ -205,6 +206,31 @@ def test_mass_with_one_sink_row_per_layer() -> None:
     for i in range(3):
         alone = attention_mass(q[i : i + 1], k[i : i + 1], scale=0.35, sinks=sinks[i])
         torch.testing.assert_close(together[i : i + 1], alone)
+
+
+@pytest.mark.parametrize("past", [0, 5])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_mass_in_blocks_equals_mass_at_once(past: int, lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    g = torch.Generator().manual_seed(15)
+    q, k = torch.randn(3, 4, 2, 8, generator=g), torch.randn(3, 2, 7, 8, generator=g)
+    history = _history(3, 2, past, 8) if past else None
+    visible = torch.rand(lanes, 1, 2, 3, generator=g) < 0.5
+    options: dict[str, Any] = {"scale": 0.35, "visible": visible, "history": history, "softcap": 5.0}
+    for sinks in (None, torch.randn(4, generator=g), torch.randn(3, 4, generator=g)):
+        at_once = attention_mass(q, k, sinks=sinks, **options)
+        for block in (1, 2 * 4 * 2 * (7 + past)):
+            monkeypatch.setattr(attention, "_BLOCK_SCORES", block)
+            assert torch.equal(attention_mass(q, k, sinks=sinks, **options), at_once)
+        monkeypatch.undo()
+
+
+def test_mass_mask_over_the_last_keys_equals_one_over_all() -> None:
+    g = torch.Generator().manual_seed(16)
+    q, k = torch.randn(2, 4, 3, 8, generator=g), torch.randn(2, 2, 9, 8, generator=g)
+    mask = (torch.arange(9) <= torch.arange(6, 9).unsqueeze(1)).view(1, 1, 3, 9)
+    whole = attention_mass(q, k, scale=0.35, visible=mask)
+    assert torch.equal(attention_mass(q, k, scale=0.35, visible=mask[..., 6:]), whole)
+    assert bool((whole[..., 8] < whole[..., 6]).any()), "the newest key is seen by one row of three"
 
 
 @pytest.mark.parametrize("rows", [1, 4])

@@ -14,6 +14,8 @@ from torch import Tensor
 
 _NEG = float("-inf")
 _FEW_ROWS = 16
+#: Scores that :func:`attention_mass` holds at once on a CPU, 4 bytes each: what stays in the second-level cache.
+_BLOCK_SCORES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,17 @@ class History:
     def length(self) -> int:
         """Number of positions."""
         return self.k.shape[-2]
+
+    def batch(self, part: slice) -> History:
+        """The same of some rows of the batch."""
+        return History(
+            self.k[part],
+            self.v[part],
+            self.k_gain[part],
+            self.v_gain[part],
+            self.k_scale[part],
+            self.v_scale[part],
+        )
 
 
 def _group(q: Tensor, heads: int) -> Tensor:
@@ -52,8 +65,8 @@ def _scores(q: Tensor, k: Tensor, history: History | None, scale: float, softcap
         parts.append(torch.matmul(k, q.transpose(-1, -2)).transpose(-1, -2).float().contiguous())
     else:
         parts.append(torch.matmul(q, k.transpose(-1, -2)).float())
-    s = (parts[0] if len(parts) == 1 else torch.cat(parts, -1)) * scale
-    return softcap * torch.tanh(s / softcap) if softcap is not None else s
+    s = (parts[0] if len(parts) == 1 else torch.cat(parts, -1)).mul_(scale)
+    return s.div_(softcap).tanh_().mul_(softcap) if softcap is not None else s
 
 
 def _probabilities(s: Tensor, sinks: Tensor | None, heads: int, steps: int) -> Tensor:
@@ -125,17 +138,47 @@ def attention_mass(
     Args:
         q: ``[B, Hq, w, D]``, the last w query rows; B may be every layer of the model at once.
         k: ``[B, H, n, D]``.
-        visible: bool, broadcastable to ``[B, 1, w, n_history + n]``; None: every key is visible.
+        visible: bool ``[B or 1, 1, w, m]`` over the last m of all keys; the keys before them, and with None every
+            key, are visible.
         history, sinks, softcap: as in :func:`attend`; sinks may be ``[B, Hq]``.
 
     Returns:
         ``[B, H, n_history + n]`` float32; sums to 1 over keys (less with sinks).
     """
+    b, hq, w = q.shape[:3]
+    n = k.shape[2] + (history.length if history is not None else 0)
+    size = max(1, _BLOCK_SCORES // max(hq * w * n, 1)) if q.device.type == "cpu" else b
+    if b <= size:
+        return _mass(q, k, scale, visible, history, sinks, softcap)
+    out = torch.empty(b, k.shape[1], n, device=q.device)
+    for first in range(0, b, size):
+        part = slice(first, first + size)
+        out[part] = _mass(
+            q[part],
+            k[part],
+            scale,
+            visible if visible is None or visible.shape[0] == 1 else visible[part],
+            history.batch(part) if history is not None else None,
+            sinks if sinks is None or sinks.dim() == 1 else sinks[part],
+            softcap,
+        )
+    return out
+
+
+def _mass(
+    q: Tensor,
+    k: Tensor,
+    scale: float,
+    visible: Tensor | None,
+    history: History | None,
+    sinks: Tensor | None,
+    softcap: float | None,
+) -> Tensor:
+    """:func:`attention_mass` of one block."""
     hq, w = q.shape[1:3]
     heads = k.shape[1]
-    groups = hq // heads
     s = _scores(_group(q, heads), k, history, scale, softcap)
     if visible is not None:
-        rows = visible.expand(-1, -1, w, -1).repeat(1, 1, groups, 1)
-        s = s.masked_fill(~rows, _NEG)
+        rows = visible.expand(-1, -1, w, -1).repeat(1, 1, hq // heads, 1)
+        s[..., s.shape[-1] - visible.shape[-1] :].masked_fill_(~rows, _NEG)
     return _probabilities(s, sinks, heads, w).mean(-2)
