@@ -85,14 +85,15 @@ class Session:
         if not ids:
             raise ConfkvError("extend() was given no tokens")
         before = dict(self._seconds)
-        if segment == "observation":
-            self._counts["turn"] += 1
-            self._release()
         held = [SEGMENTS[segment]] * len(ids)
         fed = list(ids)
         if self.pending is not None:
             fed, held = [self.pending, *fed], [0, *held]
-            self.pending = None
+        self._check_room(held, releases=segment == "observation")
+        if segment == "observation":
+            self._counts["turn"] += 1
+            self._release()
+        self.pending = None
         self.tokens.extend(ids)
         if self.cache.store is not None:
             self.cache.store.reserve(self._growth(segment, len(fed)), shrink=True)
@@ -238,6 +239,50 @@ class Session:
 
     # -- positions ----------------------------------------------------------------------------------------------
 
+    def _require(self, end: int, steps: int) -> None:
+        """Raise where a re-basing to ``end`` survivors does not make room for ``steps`` more positions."""
+        limit = self.engine.max_positions
+        assert limit is not None
+        if not self.engine.policy.evicts or end + steps > limit:
+            raise ConfkvError(
+                f"{steps} more tokens do not fit: the session holds {end} positions and the model takes {limit}; "
+                "use a policy that evicts, a smaller budget or a smaller chunk"
+            )
+
+    def _check_room(self, held: list[int], releases: bool) -> None:
+        """Raise what :meth:`_rebase_if_needed` would raise on the way, before anything is changed.
+
+        During prefill the number of survivors does not depend on what the tokens are, so it can be counted ahead.
+
+        Args:
+            held: why each of the tokens to come does not compete.
+            releases: the previous observation competes from now on.
+        """
+        limit, cache, policy = self.engine.max_positions, self.cache, self.engine.policy
+        if limit is None or cache.seen + len(held) <= limit:
+            return
+        store, position = cache.store, cache.seen
+        if not policy.evicts:
+            self._require(position, len(held))
+        lanes = sum(window is None for window in self.engine.windows)
+        lengths, kept = (store.lengths, store.held) if store is not None else ([0] * lanes, [0] * lanes)
+        if store is not None and releases:
+            kept = store.pinned()
+        nominal = policy.budget.at(None)
+        assert nominal is not None
+        budgets = policy.budget.per_layer(nominal, lanes)
+        rings = [(ring.length, ring.window - 1) for ring in cache.rings]
+        for start in range(0, len(held), self.engine.chunk):
+            lengths = [min(n, k + b) for n, k, b in zip(lengths, kept, budgets, strict=True)]
+            part = held[start : start + self.engine.chunk]
+            if position + len(part) > limit:
+                position = max([*lengths, *(n for n, _ in rings)], default=0)
+                self._require(position, len(part))
+            position += len(part)
+            lengths = [n + len(part) for n in lengths]
+            kept = [k + sum(h >= PROTECTED for h in part) for k in kept]
+            rings = [(min(n + len(part), most), most) for n, most in rings]
+
     def _rebase_if_needed(self, steps: int) -> None:
         limit, cache = self.engine.max_positions, self.cache
         if limit is None or cache.seen + steps <= limit:
@@ -246,11 +291,7 @@ class Session:
         store = cache.store
         lengths = store.lengths if store is not None else []
         end = max([*lengths, *(ring.length for ring in cache.rings)], default=0)
-        if not self.engine.policy.evicts or end + steps > limit:
-            raise ConfkvError(
-                f"the session holds {end} positions and the model takes {limit}; "
-                "use a policy that evicts, a smaller budget or a smaller chunk"
-            )
+        self._require(end, steps)
         lane_freqs, ring_freqs = self.engine.lane_frequencies()
         if store is not None:
             origins = [self.original_positions(lane) for lane in range(store.lanes)]

@@ -161,6 +161,10 @@ class Store:
         hold.sub_(protected * float(PROTECTED))
         self.held = [int((hold[lane, 0, :n] >= PROTECTED).sum()) for lane, n in enumerate(self.lengths)]
 
+    def pinned(self) -> list[int]:
+        """Slots of each lane that are PINNED: what :attr:`held` becomes with :meth:`release`."""
+        return [int((self.meta[lane, 0, :n, HOLD] >= PINNED).sum()) for lane, n in enumerate(self.lengths)]
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def fp(self, lane: int) -> tuple[Tensor, Tensor]:

@@ -266,6 +266,67 @@ def test_misuse_is_one_line(tiny: Any, ids: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("family", "policy", "fits", "too_many"),
+    [
+        ("llama", "full", 9, 10),
+        ("gemma3", "full", 9, 10),
+        # 8 pinned and 20 kept leave 52 of 80 positions; the token that waits competes.
+        ("llama", SMALL, 52, 53),
+        ("gemma3", SMALL, 52, 53),
+    ],
+)
+def test_what_does_not_fit_changes_nothing(
+    family: str, policy: str, fits: int, too_many: int, tiny: Any, ids: Any, recorder: Any
+) -> None:
+    engine = Engine(tiny(family), None, policy, chunk=8)
+    log = recorder(engine).logits
+    session = engine.session()
+    session.extend(ids(8, 1), "system")
+    session.extend(ids(62 if policy == "full" else 30, 2), "observation")
+    for _ in session.generate(1, stop_ids=[]):
+        pass
+    before, stats, forwards = session.checkpoint(), session.stats.as_dict(), len(log)
+    assert session.pending is not None
+    with pytest.raises(ConfkvError, match="do not fit") as caught:
+        session.extend(ids(too_many, 3), "observation")
+    assert "\n" not in str(caught.value)
+    after = session.checkpoint()
+    assert len(log) == forwards and session.stats.as_dict() == stats
+    assert after.state == before.state
+    assert after.tensors.keys() == before.tensors.keys()
+    assert all(torch.equal(after.tensors[key], tensor) for key, tensor in before.tensors.items())
+    seen = session.seen
+    session.extend(ids(fits, 3), "observation")
+    assert session.seen == seen + 1 + fits and session.pending is None
+    assert session.tokens[-fits:] == ids(fits, 3)
+
+
+@pytest.mark.parametrize("policy", [SMALL, SMALL.replace("confkv", "confkv-l") + ",floor=8,scope=head", "window:16"])
+@pytest.mark.parametrize("segment", ["observation", "goal", "text"])
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_what_is_refused_is_what_would_have_failed_on_the_way(
+    family: str, policy: str, segment: str, tiny: Any, ids: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(tiny(family), None, policy, chunk=8)
+    session = engine.session()
+    session.extend(ids(10, 1), "goal")
+    session.extend(ids(25, 2), "observation")
+
+    def fits(count: int) -> bool:
+        try:
+            session.fork().extend(ids(count, 3), segment)
+        except ConfkvError:
+            return False
+        return True
+
+    counts = range(18, 60, 3)
+    foreseen = [fits(count) for count in counts]
+    monkeypatch.setattr(Session, "_check_room", lambda *_, **__: None)
+    assert foreseen == [fits(count) for count in counts]
+    assert all(foreseen) == (segment == "text"), "pinned and protected tokens reach the limit, others never do"
+
+
 def test_two_sessions_of_one_engine_do_not_touch(tiny: Any, ids: Any) -> None:
     engine = _engine(tiny, "gpt-oss", SMALL)
     alone = engine.session()
