@@ -11,6 +11,7 @@ from confkv.cache_dir import cache_dir
 from confkv.errors import ModelError
 from confkv.models.disk import locked, require_space, whole_folder
 from confkv.models.progress import Progress
+from confkv.models.quiet import quiet
 
 # Values of `general.architecture` that are decoder-only attention models and that transformers converts.
 ARCHITECTURES = (
@@ -91,10 +92,11 @@ def convert(path: Path, target: Path, progress: Progress) -> Path:
     progress(what, 0, None)
     source: dict[str, Any] = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            **source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
-        )
-        tokenizer = AutoTokenizer.from_pretrained(**source)
+        with quiet():
+            model = AutoModelForCausalLM.from_pretrained(
+                **source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+            )
+            tokenizer = AutoTokenizer.from_pretrained(**source)
     except Exception as error:  # the converter raises whatever a damaged file makes it raise
         cause = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{path.name} ({kind}) cannot be converted ({cause}); fetch the file again") from error
@@ -103,7 +105,7 @@ def convert(path: Path, target: Path, progress: Progress) -> Path:
     vocabulary = tokenizer.get_vocab()
     ends = [tokenizer.eos_token_id, *(vocabulary[token] for token in END_TOKENS if token in vocabulary)]
     model.generation_config.eos_token_id = list(dict.fromkeys(end for end in ends if end is not None))
-    with whole_folder(target) as part:
+    with quiet(), whole_folder(target) as part:
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
         for file in part.iterdir():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confkv.errors import ModelError
 from confkv.models.progress import Progress
+from confkv.models.quiet import quiet
 from confkv.models.source import resolve
 
 if TYPE_CHECKING:  # imported where it is used: naming a model must not cost torch's start-up
@@ -51,7 +50,7 @@ def load(
     place = _device(device)
     kind = pick_dtype(dtype, place)
     source = resolve(name, progress=progress)
-    with _quiet():
+    with quiet():
         try:
             tokenizer = AutoTokenizer.from_pretrained(source.path)
             model = AutoModelForCausalLM.from_pretrained(source.path, dtype=kind)
@@ -124,20 +123,3 @@ def _device(device: str) -> torch.device:
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"device {device} was asked for and torch sees no GPU; use --device cpu")
     return place
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers' bars and warnings off the terminal while it loads."""
-    from transformers.utils import logging as hf_logging
-
-    level = hf_logging.get_verbosity()
-    bars = hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity_error()
-    hf_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        hf_logging.set_verbosity(level)
-        if bars:
-            hf_logging.enable_progress_bar()

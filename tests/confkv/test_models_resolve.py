@@ -233,10 +233,13 @@ def write_tiny_gguf(path: Path) -> np.ndarray:
     return embeddings
 
 
-def test_a_gguf_file_is_converted_once_and_loads_with_template_and_stop_tokens(tmp_path: Path, cache: Path) -> None:
+def test_a_gguf_file_is_converted_once_and_loads_with_template_and_stop_tokens(
+    tmp_path: Path, cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "tiny.gguf"
     embeddings = write_tiny_gguf(path)
     loaded = load(str(path), dtype="fp32", progress=False)
+    assert capfd.readouterr() == ("", ""), "transformers' bars are not shown"
     weights = loaded.model.get_input_embeddings().weight
     assert torch.equal(weights, torch.from_numpy(embeddings).to(torch.bfloat16).float())
     assert not loaded.model.training
