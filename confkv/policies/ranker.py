@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # naming and listing policies must not cost torch's start-up
+    from torch import Tensor
 
 
 class Ranker(Protocol):
@@ -66,8 +66,8 @@ class Composite:
 
     def update(self, mass: Tensor, seen_mass: Tensor, rows: int) -> Tensor:
         # A chunk's mean mass counts as `rows` equal updates.
-        return torch.lerp(seen_mass, mass, 1.0 - self.decay**rows)
+        return seen_mass.lerp(mass, 1.0 - self.decay**rows)
 
     def score(self, mass: Tensor, position: Tensor, free: Tensor, seen: int) -> Tensor:
-        top = torch.where(free, mass, 0.0).amax(-1, keepdim=True).clamp_min(1e-20)
+        top = mass.where(free, 0.0).amax(-1, keepdim=True).clamp_min(1e-20)
         return mass * (self.alpha / top) + position * ((1 - self.alpha) / max(seen, 1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -100,6 +102,19 @@ def test_every_listed_policy_parses_with_its_own_defaults() -> None:
         assert info.summary and "\n" not in info.summary
         if info.name != "full":
             assert info.paper is not None and info.paper.startswith("https://")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from confkv.policies.registry import list_policies, parse_policy as p; list_policies(); p('confkv:int8=1')",
+        "from tasks.cli.app import invoke; assert invoke(['policies']) == 0",
+    ],
+)
+def test_naming_and_listing_policies_does_not_import_torch(code: str) -> None:
+    heavy = "import sys; print(sorted({'torch', 'numpy', 'transformers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{heavy}"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_budget_at_the_threshold() -> None:
