@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
+from confkv import checkpoint, positions
+from confkv.checkpoint import Mark as Mark
 from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import MASS_ROWS, Manager
 from confkv.sampling import sample
-from confkv.store import PINNED, PROTECTED, SINK, rotate
+from confkv.store import PINNED, PROTECTED, SINK
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
@@ -27,14 +27,6 @@ Phase = Literal["prefill", "decode"]
 
 #: Why the positions of a segment do not compete. Everything else competes from the start.
 SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": 0, "text": 0}
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A point to :meth:`Session.rewind` to. Opaque."""
-
-    tensors: dict[str, Tensor]
-    state: dict[str, Any]
 
 
 class Session:
@@ -89,7 +81,7 @@ class Session:
         fed = list(ids)
         if self.pending is not None:
             fed, held = [self.pending, *fed], [0, *held]
-        self._check_room(held, releases=segment == "observation")
+        positions.check_room(self, held, releases=segment == "observation")
         if segment == "observation":
             self._counts["turn"] += 1
             self._release()
@@ -125,13 +117,13 @@ class Session:
     def _feed(self, ids: list[int], held: list[int], phase: Phase, left: int = 0) -> None:
         """One forward pass and the management after it; ``left`` more tokens follow before the session is read."""
         steps, cache, engine = len(ids), self.cache, self.engine
-        self._rebase_if_needed(steps)
+        positions.rebase_if_needed(self, steps)
         start = time.perf_counter()
         device = engine.model.device
         first = cache.seen
-        positions = torch.arange(first, first + steps, device=device).unsqueeze(0)
+        at = torch.arange(first, first + steps, device=device).unsqueeze(0)
         cache.begin(steps)
-        self._logits = engine.forward(torch.tensor([ids], device=device), positions, cache)
+        self._logits = engine.forward(torch.tensor([ids], device=device), at, cache)
         forwarded = time.perf_counter()
         sinks = engine.policy.sinks
         hold = [h + (SINK if self.seen + i < sinks else 0) for i, h in enumerate(held)]
@@ -239,82 +231,6 @@ class Session:
 
     # -- positions ----------------------------------------------------------------------------------------------
 
-    def _require(self, end: int, steps: int) -> None:
-        """Raise where a re-basing to ``end`` survivors does not make room for ``steps`` more positions."""
-        limit = self.engine.max_positions
-        assert limit is not None
-        if not self.engine.policy.evicts or end + steps > limit:
-            raise ConfkvError(
-                f"{steps} more tokens do not fit: the session holds {end} positions and the model takes {limit}; "
-                "use a policy that evicts, a smaller budget or a smaller chunk"
-            )
-
-    def _check_room(self, held: list[int], releases: bool) -> None:
-        """Raise what :meth:`_rebase_if_needed` would raise on the way, before anything is changed.
-
-        During prefill the number of survivors does not depend on what the tokens are, so it can be counted ahead.
-
-        Args:
-            held: why each of the tokens to come does not compete.
-            releases: the previous observation competes from now on.
-        """
-        limit, cache, policy = self.engine.max_positions, self.cache, self.engine.policy
-        if limit is None or cache.seen + len(held) <= limit:
-            return
-        store, position = cache.store, cache.seen
-        if not policy.evicts:
-            self._require(position, len(held))
-        lanes = sum(window is None for window in self.engine.windows)
-        lengths, kept = (store.lengths, store.held) if store is not None else ([0] * lanes, [0] * lanes)
-        if store is not None and releases:
-            kept = store.pinned()
-        nominal = policy.budget.at(None)
-        assert nominal is not None
-        budgets = policy.budget.per_layer(nominal, lanes)
-        rings = [(ring.length, ring.window - 1) for ring in cache.rings]
-        for start in range(0, len(held), self.engine.chunk):
-            lengths = [min(n, k + b) for n, k, b in zip(lengths, kept, budgets, strict=True)]
-            part = held[start : start + self.engine.chunk]
-            if position + len(part) > limit:
-                position = max([*lengths, *(n for n, _ in rings)], default=0)
-                self._require(position, len(part))
-            position += len(part)
-            lengths = [n + len(part) for n in lengths]
-            kept = [k + sum(h >= PROTECTED for h in part) for k in kept]
-            rings = [(min(n + len(part), most), most) for n, most in rings]
-
-    def _rebase_if_needed(self, steps: int) -> None:
-        limit, cache = self.engine.max_positions, self.cache
-        if limit is None or cache.seen + steps <= limit:
-            return
-        start = time.perf_counter()
-        store = cache.store
-        lengths = store.lengths if store is not None else []
-        end = max([*lengths, *(ring.length for ring in cache.rings)], default=0)
-        self._require(end, steps)
-        lane_freqs, ring_freqs = self.engine.lane_frequencies()
-        if store is not None:
-            origins = [self.original_positions(lane) for lane in range(store.lanes)]
-            store.rebase(end, lane_freqs)
-            self._remember_origins(origins, end)
-        for ring, freq in zip(cache.rings, ring_freqs, strict=True):
-            # A ring holds the newest positions without a gap: all of them move by the same distance.
-            if ring.k is not None and freq is not None:
-                delta = torch.full((ring.length,), float(end - cache.seen), device=ring.k.device)
-                ring.k = rotate(ring.k, delta, freq)
-        self._shift = self.seen - end
-        cache.seen = end
-        self._counts["rebases"] += 1
-        self._seconds["manage"] += time.perf_counter() - start
-
-    def _remember_origins(self, origins: list[Tensor], end: int) -> None:
-        store = self.cache.store
-        assert store is not None
-        self._origins = []
-        for lane, origin in enumerate(origins):
-            table = torch.full((store.heads, end), -1, dtype=torch.int64, device=origin.device)
-            self._origins.append(table.scatter_(1, store.positions(lane), origin))
-
     def original_positions(self, lane: int) -> Tensor:
         """Indices into :attr:`tokens` of what a lane (evictable layer) keeps, in slot order, ``[H, n]`` int64."""
         if self.cache.store is None:
@@ -367,62 +283,18 @@ class Session:
 
     def checkpoint(self) -> Mark:
         """A copy of everything needed to come back here."""
-        tensors: dict[str, Tensor] = {}
-        if self.cache.store is not None:
-            tensors.update({f"store.{key}": value for key, value in self.cache.store.state().items()})
-        for i, ring in enumerate(self.cache.rings):
-            if ring.k is not None and ring.v is not None:
-                tensors[f"ring.{i}.k"], tensors[f"ring.{i}.v"] = ring.k.clone(), ring.v.clone()
-        tensors.update({f"origin.{i}": table.clone() for i, table in enumerate(self._origins)})
-        if self._logits is not None:
-            tensors["logits"] = self._logits.clone()
-        tensors["rng"] = self._rng.get_state()
-        state = {
-            "tokens": list(self.tokens),
-            "pending": self.pending,
-            "position": self.cache.seen,
-            "shift": self._shift,
-            "confidence": self._confidence,
-            "budget": self._budget,
-            "counts": dict(self._counts),
-            "bytes": dict(self._bytes),
-            "seconds": dict(self._seconds),
-            "steps": [vars(step) for step in self.steps],
-        }
-        return Mark(tensors, copy.deepcopy(state))
+        return checkpoint.take(self)
 
     def rewind(self, mark: Mark) -> None:
         """Go back to a checkpoint. Peak bytes and seconds stay: they were spent."""
         bytes_, seconds = dict(self._bytes), dict(self._seconds)
-        self._restore(mark)
+        checkpoint.restore(self, mark)
         self._bytes["peak"], self._seconds = bytes_["peak"], seconds
-
-    def _restore(self, mark: Mark) -> None:
-        tensors, state = mark.tensors, copy.deepcopy(mark.state)
-        self.cache = self.engine.new_cache()
-        self._manager = None
-        if "store.k" in tensors:
-            like = tensors["store.k"]
-            store = self.cache.store_for(like[:, :, :0].to(self.engine.model.device))
-            store.load_state({key[6:]: value for key, value in tensors.items() if key.startswith("store.")})
-            self._manager = Manager(self.engine.policy, store)
-        for i, ring in enumerate(self.cache.rings):
-            if f"ring.{i}.k" in tensors:
-                ring.k, ring.v = tensors[f"ring.{i}.k"].clone(), tensors[f"ring.{i}.v"].clone()
-        count = sum(key.startswith("origin.") for key in tensors)
-        self._origins = [tensors[f"origin.{i}"].clone() for i in range(count)]
-        self._logits = tensors["logits"].clone() if "logits" in tensors else None
-        self._rng.set_state(tensors["rng"].clone())
-        self.tokens, self.pending = state["tokens"], state["pending"]
-        self.cache.seen, self._shift = state["position"], state["shift"]
-        self._confidence, self._budget = state["confidence"], state["budget"]
-        self._counts, self._bytes, self._seconds = state["counts"], state["bytes"], state["seconds"]
-        self.steps = [StepRecord(**step) for step in state["steps"]]
 
     def fork(self) -> Session:
         """An independent copy that continues from here."""
         twin = Session(self.engine)
-        twin._restore(self.checkpoint())
+        checkpoint.restore(twin, self.checkpoint())
         return twin
 
     def save(self, path: str | Path) -> None:
@@ -447,7 +319,7 @@ class Session:
         session = cls(engine)
         mark = session_file.read(Path(path), engine)
         try:
-            session._restore(mark)
+            checkpoint.restore(session, mark)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise SessionFileError(f"{path} is damaged: parts of the session are missing or misshapen") from error
         return session

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from confkv.checkpoint import Mark
 from confkv.errors import SessionFileError
 
 if TYPE_CHECKING:
     from confkv.engine import Engine
-    from confkv.session import Mark
 
 FORMAT = "confkv-session-1"
 
@@ -44,8 +44,6 @@ def write(path: Path, mark: Mark, engine: Engine) -> None:
 
 def read(path: Path, engine: Engine) -> Mark:
     """Read a checkpoint and check that it belongs to this model and policy."""
-    from confkv.session import Mark
-
     if not path.is_file():
         raise SessionFileError(f"no session file at {path}; sessions are written by Session.save()")
     try:

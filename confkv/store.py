@@ -11,7 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from confkv_kernels import History, calibrate, dequantise, keep_indices, quantise, take_rows
+from confkv.history import compact_mixed, drop_one_mixed, move_to_history, turn_history
+from confkv.rope import rotate as rotate
+from confkv_kernels import History, dequantise, keep_indices, take_rows
 
 #: Columns of the metadata.
 MASS, HOLD, POS = 0, 1, 2
@@ -58,7 +60,8 @@ class Store:
         self.k = torch.empty(lanes, heads, 0, dim, dtype=dtype, device=self.device)
         self.v = torch.empty_like(self.k)
         self.meta = torch.zeros(lanes, heads, 0, 3, device=self.device)
-        self._codes: History | None = None
+        #: the INT8 part of every lane
+        self.codes: History | None = None
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
@@ -70,14 +73,14 @@ class Store:
     def bytes_by_kind(self) -> dict[str, int]:
         """Bytes allocated, by kind."""
         out = {"fp": self.k.nbytes + self.v.nbytes, "int8": 0, "scales": 0, "meta": self.meta.nbytes}
-        if self._codes is not None:
-            h = self._codes
+        if self.codes is not None:
+            h = self.codes
             out["int8"] = h.k.nbytes + h.v.nbytes
             out["scales"] = h.k_gain.nbytes + h.v_gain.nbytes + h.k_scale.nbytes + h.v_scale.nbytes
         return out
 
     @staticmethod
-    def _resized(old: Tensor, length: int, capacity: int) -> Tensor:
+    def resized(old: Tensor, length: int, capacity: int) -> Tensor:
         shape = list(old.shape)
         shape[2] = capacity
         new = torch.empty(shape, dtype=old.dtype, device=old.device)
@@ -86,8 +89,8 @@ class Store:
 
     def _resize_fp(self, capacity: int) -> None:
         used = max(self.n_fp, default=0)
-        self.k = self._resized(self.k, used, capacity)
-        self.v = self._resized(self.v, used, capacity)
+        self.k = self.resized(self.k, used, capacity)
+        self.v = self.resized(self.v, used, capacity)
 
     def _resize_meta(self, capacity: int) -> None:
         if not self.evicts:
@@ -175,17 +178,17 @@ class Store:
     def history(self, lane: int) -> History | None:
         """INT8 part of a lane, views with B = 1; None when empty."""
         n = self.n_history[lane]
-        if self._codes is None or not n:
+        if self.codes is None or not n:
             return None
-        h, s = self._codes, slice(lane, lane + 1)
+        h, s = self.codes, slice(lane, lane + 1)
         return History(h.k[s, :, :n], h.v[s, :, :n], h.k_gain[s, :, :n], h.v_gain[s, :, :n], h.k_scale[s], h.v_scale[s])
 
     def all_history(self) -> History | None:
         """INT8 part of every lane up to the longest, B = G; slots past a lane's own length are meaningless."""
         n = max(self.n_history, default=0)
-        if self._codes is None or not n:
+        if self.codes is None or not n:
             return None
-        h = self._codes
+        h = self.codes
         return History(h.k[:, :, :n], h.v[:, :, :n], h.k_gain[:, :, :n], h.v_gain[:, :, :n], h.k_scale, h.v_scale)
 
     def dequantised(self, lane: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -229,7 +232,7 @@ class Store:
         if max(drops) == 1 and not self.int8:
             self._fill_holes(score, lengths, drops)
         elif max(drops) == 1 and score.shape[1] == 1:
-            self._drop_one_mixed(score, lengths, drops)
+            drop_one_mixed(self, _worst(score, lengths)[:, 0].tolist(), drops)
         else:
             self._compact(score, lengths, targets)
         return dropped
@@ -251,33 +254,12 @@ class Store:
             rows.index_copy_(0, to.reshape(-1), rows.index_select(0, source.reshape(-1)))
         self.n_fp = [n - d for n, d in zip(lengths, drops, strict=True)]
 
-    def _drop_one_mixed(self, score: Tensor, lengths: list[int], drops: list[int]) -> None:
-        """As :meth:`_fill_holes` with an INT8 part; the window is short and stays in position order."""
-        for lane, slot in enumerate(_worst(score, lengths)[:, 0].tolist()):
-            if not drops[lane]:
-                continue
-            n, nh, meta = lengths[lane], self.n_history[lane], self.meta[lane]
-            if slot < nh:
-                h = self._codes
-                assert h is not None
-                for codes in (h.k, h.v, h.k_gain, h.v_gain):
-                    codes[lane, :, slot] = codes[lane, :, nh - 1]
-                meta[:, slot] = meta[:, nh - 1]
-                meta[:, nh - 1 : n - 1] = meta[:, nh:n].clone()
-                self.n_history[lane] = nh - 1
-            else:
-                f, nf = slot - nh, n - nh
-                for buffer in (self.k, self.v):
-                    buffer[lane, :, f : nf - 1] = buffer[lane, :, f + 1 : nf].clone()
-                meta[:, slot : n - 1] = meta[:, slot + 1 : n].clone()
-                self.n_fp[lane] = nf - 1
-
     def _compact(self, score: Tensor, lengths: list[int], targets: list[int]) -> None:
         """Any number of drops; survivors end up in position order (within the INT8 part: in slot order)."""
         index = keep_indices(score, lengths, targets)
         widest = index.shape[-1]
         if any(self.n_history):
-            index = self._compact_mixed(index, targets)
+            index = compact_mixed(self, index, targets)
         else:
             heads = index.shape[1]
             position = self.meta[:, :heads, : score.shape[-1], POS].gather(2, index)
@@ -288,52 +270,6 @@ class Store:
             take_rows(self.v, index, widest)
             self.n_fp = targets
         take_rows(self.meta, index, widest)
-
-    def _compact_mixed(self, index: Tensor, targets: list[int]) -> Tensor:
-        """Compaction with an INT8 part. ``index`` runs over history slots first, then full-precision slots.
-
-        Heads of one lane may lose different numbers of history slots; the lane's history shrinks to the shortest and
-        the newest survivors of the other heads move to the full-precision part (their values are unchanged).
-
-        Returns:
-            ``index``, per head and in the new slot order.
-        """
-        assert self._codes is not None
-        h = self._codes
-        index = index.expand(-1, self.heads, -1).contiguous()
-        old = torch.tensor(self.n_history, device=self.device).view(-1, 1, 1)
-        target = torch.tensor(targets, device=self.device).view(-1, 1, 1)
-        valid = torch.arange(index.shape[-1], device=self.device) < target
-        from_history = (index < old) & valid
-        counts = from_history.sum(-1, keepdim=True)
-        fewest = counts.amin(1, keepdim=True)
-        if bool((counts != fewest).any()):
-            # Slot order stays history, sinks, window: the sinks step before the survivors that move.
-            slots = torch.arange(index.shape[-1], device=self.device)
-            sink = valid & (index >= old) & (index < old + self.sinks)
-            moves = from_history & (slots >= fewest)
-            key = torch.where(moves, 1, torch.where(valid & ~from_history & ~sink, 2, torch.where(valid, 0, 3)))
-            order = torch.sort(key, dim=-1, stable=True).indices
-            index, from_history = index.gather(-1, order), from_history.gather(-1, order)
-        new_history = [int(x) for x in fewest.flatten()]
-        h_index = torch.where(from_history, index, 0)
-        fp_index = (index - old).clamp_(0, self.k.shape[2] - 1)
-        for name in ("k", "v"):
-            codes, gain = getattr(h, name), getattr(h, f"{name}_gain")
-            scale, buffer = getattr(h, f"{name}_scale"), getattr(self, name)
-            rows = h_index.unsqueeze(-1)
-            picked = torch.gather(codes, 2, rows.expand(-1, -1, -1, self.dim))
-            picked_gain = torch.gather(gain, 2, h_index)
-            plain = torch.gather(buffer, 2, fp_index.unsqueeze(-1).expand(-1, -1, -1, self.dim))
-            moved = dequantise(picked, picked_gain, scale, self.dtype)
-            full = torch.where(from_history.unsqueeze(-1), moved, plain)
-            for lane, n in enumerate(new_history):
-                codes[lane, :, :n] = picked[lane, :, :n]
-                gain[lane, :, :n] = picked_gain[lane, :, :n]
-                buffer[lane, :, : targets[lane] - n] = full[lane, :, n : targets[lane]]
-        self.n_history = new_history
-        self.n_fp = [t - n for t, n in zip(targets, new_history, strict=True)]
-        return index
 
     # -- quantising ---------------------------------------------------------------------------------------------
 
@@ -346,47 +282,10 @@ class Store:
             return
         for lane, count in enumerate(moves):
             if count >= _BLOCK:
-                self._move_to_history(lane, count)
+                move_to_history(self, lane, count)
         used, capacity = max(self.n_fp), self.k.shape[2]
         if capacity > used + 4 * _BLOCK:
             self._resize_fp(used + 2 * _BLOCK)
-
-    def _codes_with_room(self, need: int) -> History:
-        h = self._codes
-        if h is None:
-            shape = (self.lanes, self.heads, 0)
-            code = torch.empty(*shape, self.dim, dtype=torch.int8, device=self.device)
-            gain = torch.empty(*shape, device=self.device)
-            scale = torch.ones(self.lanes, self.heads, 1, self.dim, device=self.device)
-            h = History(code, code.clone(), gain, gain.clone(), scale, scale.clone())
-        used, capacity = max(self.n_history), h.k.shape[2]
-        if need > capacity:
-            room = need + max(_SLACK, need // 8)
-            k, v, k_gain, v_gain = (self._resized(x, used, room) for x in (h.k, h.v, h.k_gain, h.v_gain))
-            h = History(k, v, k_gain, v_gain, h.k_scale, h.v_scale)
-        self._codes = h
-        return h
-
-    def _move_to_history(self, lane: int, count: int) -> None:
-        n, old = self.n_fp[lane], self.n_history[lane]
-        h = self._codes_with_room(old + count)
-        s = self.sinks
-        for name in ("k", "v"):
-            buffer = getattr(self, name)
-            codes, gain, scale = getattr(h, name), getattr(h, f"{name}_gain"), getattr(h, f"{name}_scale")
-            if not old:
-                scale[lane] = calibrate(buffer[lane, :, s:n])
-            codes[lane, :, old : old + count], gain[lane, :, old : old + count] = quantise(
-                buffer[lane, :, s : s + count], scale[lane]
-            )
-            buffer[lane, :, s : n - count] = buffer[lane, :, s + count : n].clone()
-        if self.evicts:
-            # Slot order is history, sinks, window: the sinks step behind the slots that moved.
-            meta = self.meta[lane]
-            sinks = meta[:, old : old + s].clone()
-            meta[:, old : old + count] = meta[:, old + s : old + s + count].clone()
-            meta[:, old + count : old + count + s] = sinks
-        self.n_fp[lane], self.n_history[lane] = n - count, old + count
 
     # -- re-basing ----------------------------------------------------------------------------------------------
 
@@ -408,12 +307,7 @@ class Store:
             freq = inv_freq[lane]
             if freq is not None:
                 self.k[lane, :, : n - nh] = rotate(self.k[lane, :, : n - nh], delta[:, nh:], freq)
-                if nh and self._codes is not None:
-                    h = self._codes
-                    keys = dequantise(h.k[lane, :, :nh], h.k_gain[lane, :, :nh], h.k_scale[lane], torch.float32)
-                    keys = rotate(keys, delta[:, :nh], freq)
-                    h.k_scale[lane] = calibrate(keys)
-                    h.k[lane, :, :nh], h.k_gain[lane, :, :nh] = quantise(keys, h.k_scale[lane])
+                turn_history(self, lane, delta[:, :nh], freq)
             self.meta[lane, :, :n, POS] = new
 
     # -- copies -------------------------------------------------------------------------------------------------
@@ -429,9 +323,9 @@ class Store:
             "n_history": torch.tensor(self.n_history, dtype=torch.int64),
             "held": torch.tensor(self.held, dtype=torch.int64),
         }
-        if self._codes is not None:
+        if self.codes is not None:
             nh = max(self.n_history)
-            h = self._codes
+            h = self.codes
             for name in ("k", "v", "k_gain", "v_gain"):
                 out[f"h_{name}"] = getattr(h, name)[:, :, :nh].clone()
             out["h_k_scale"], out["h_v_scale"] = h.k_scale.clone(), h.v_scale.clone()
@@ -441,10 +335,10 @@ class Store:
         """Inverse of :meth:`state`; the tensors are copied."""
         self.k, self.v, self.meta = (state[x].clone().to(self.device) for x in ("k", "v", "meta"))
         self.n_fp, self.n_history, self.held = ([int(x) for x in state[name]] for name in ("n_fp", "n_history", "held"))
-        self._codes = None
+        self.codes = None
         if "h_k" in state:
             names = ("k", "v", "k_gain", "v_gain", "k_scale", "v_scale")
-            self._codes = History(*(state[f"h_{name}"].clone().to(self.device) for name in names))
+            self.codes = History(*(state[f"h_{name}"].clone().to(self.device) for name in names))
 
 
 def _worst(score: Tensor, lengths: list[int]) -> Tensor:
@@ -454,19 +348,3 @@ def _worst(score: Tensor, lengths: list[int]) -> Tensor:
         length = torch.tensor(lengths, device=score.device).view(-1, 1, 1)
         score = score.masked_fill(torch.arange(n, device=score.device) >= length, float("inf"))
     return score.argmin(-1)
-
-
-def rotate(keys: Tensor, delta: Tensor, inv_freq: Tensor) -> Tensor:
-    """Rotate RoPE'd keys by ``delta`` positions (half-split layout; a scaled RoPE keeps its scale).
-
-    Args:
-        keys: ``[..., n, D]``.
-        delta: ``[..., n]`` positions to move by.
-        inv_freq: ``[r / 2]``; the first r of D dimensions are rotary.
-    """
-    half = inv_freq.shape[0]
-    angle = delta.double().unsqueeze(-1) * inv_freq.double()
-    cos, sin = angle.cos().float(), angle.sin().float()
-    x1, x2 = keys[..., :half].float(), keys[..., half : 2 * half].float()
-    turned = [x1 * cos - x2 * sin, x2 * cos + x1 * sin]
-    return torch.cat([*(t.to(keys.dtype) for t in turned), keys[..., 2 * half :]], -1)

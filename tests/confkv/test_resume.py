@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from confkv import positions
 from confkv.engine import Engine
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.session import Session
@@ -322,7 +323,7 @@ def test_what_is_refused_is_what_would_have_failed_on_the_way(
 
     counts = range(18, 60, 3)
     foreseen = [fits(count) for count in counts]
-    monkeypatch.setattr(Session, "_check_room", lambda *_, **__: None)
+    monkeypatch.setattr(positions, "check_room", lambda *_, **__: None)
     assert foreseen == [fits(count) for count in counts]
     assert all(foreseen) == (segment == "text"), "pinned and protected tokens reach the limit, others never do"
 

@@ -1,0 +1,160 @@
+"""The INT8 history of a :class:`Store`: moving positions into it, dropping them from it, turning its keys.
+
+Each function works on the store's buffers in place. The history of a lane comes first in its slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from confkv.rope import rotate
+from confkv_kernels import History, calibrate, dequantise, quantise, take_rows
+
+if TYPE_CHECKING:
+    from confkv.store import Store
+
+_SLACK = 64
+
+
+def move_to_history(store: Store, lane: int, count: int) -> None:
+    """Move the oldest ``count`` positions of a lane's window to its history."""
+    n, old = store.n_fp[lane], store.n_history[lane]
+    h = _codes_with_room(store, old + count)
+    s = store.sinks
+    for name in ("k", "v"):
+        buffer = getattr(store, name)
+        codes, gain, scale = getattr(h, name), getattr(h, f"{name}_gain"), getattr(h, f"{name}_scale")
+        if not old:
+            scale[lane] = calibrate(buffer[lane, :, s:n])
+        codes[lane, :, old : old + count], gain[lane, :, old : old + count] = quantise(
+            buffer[lane, :, s : s + count], scale[lane]
+        )
+        buffer[lane, :, s : n - count] = buffer[lane, :, s + count : n].clone()
+    if store.evicts:
+        # Slot order is history, sinks, window: the sinks step behind the slots that moved.
+        meta = store.meta[lane]
+        sinks = meta[:, old : old + s].clone()
+        meta[:, old : old + count] = meta[:, old + s : old + s + count].clone()
+        meta[:, old + count : old + count + s] = sinks
+    store.n_fp[lane], store.n_history[lane] = n - count, old + count
+
+
+def _codes_with_room(store: Store, need: int) -> History:
+    h = store.codes
+    if h is None:
+        shape = (store.lanes, store.heads, 0)
+        code = torch.empty(*shape, store.dim, dtype=torch.int8, device=store.device)
+        gain = torch.empty(*shape, device=store.device)
+        scale = torch.ones(store.lanes, store.heads, 1, store.dim, device=store.device)
+        h = History(code, code.clone(), gain, gain.clone(), scale, scale.clone())
+    used, capacity = max(store.n_history), h.k.shape[2]
+    if need > capacity:
+        room = need + max(_SLACK, need // 8)
+        k, v, k_gain, v_gain = (store.resized(x, used, room) for x in (h.k, h.v, h.k_gain, h.v_gain))
+        h = History(k, v, k_gain, v_gain, h.k_scale, h.v_scale)
+    store.codes = h
+    return h
+
+
+def drop_one_mixed(store: Store, slots: list[int], drops: list[int]) -> None:
+    """One slot leaves each lane that drops one: in the history the last slot takes its place, the window moves up.
+
+    The window is short and stays in position order, since it is its oldest that enter the history.
+
+    Args:
+        slots: the slot that leaves each lane, for all of its heads.
+        drops: 1 where the lane drops one, else 0.
+    """
+    lengths, old = store.lengths, store.n_history
+    coded = [bool(d) and slot < nh for d, slot, nh in zip(drops, slots, old, strict=True)]
+    plain = [bool(d) and slot >= nh for d, slot, nh in zip(drops, slots, old, strict=True)]
+    if any(coded):
+        h = store.codes
+        assert h is not None
+        lane = torch.tensor([g for g in range(store.lanes) if coded[g]], device=store.device)
+        to = torch.tensor([s for s, c in zip(slots, coded, strict=True) if c], device=store.device)
+        last = torch.tensor([nh - 1 for nh, c in zip(old, coded, strict=True) if c], device=store.device)
+        for rows in (h.k, h.v, h.k_gain, h.v_gain, store.meta):
+            rows[lane, :, to] = rows[lane, :, last]
+    if any(plain):
+        cuts = [slot - nh if p else n for slot, nh, n, p in zip(slots, old, lengths, plain, strict=True)]
+        index = _without(cuts, 0, max(store.n_fp), store.device)
+        take_rows(store.k, index, index.shape[-1])
+        take_rows(store.v, index, index.shape[-1])
+    # Metadata is in slot order over both parts: everything behind the slot that is free now moves up.
+    gone = [
+        nh - 1 if c else slot if p else n for nh, slot, n, c, p in zip(old, slots, lengths, coded, plain, strict=True)
+    ]
+    first, end = min(gone), max(lengths)
+    index = _without(gone, first, end, store.device).unsqueeze(-1) - first
+    tail = store.meta[:, :, first:end]
+    store.meta[:, :, first : end - 1] = tail.gather(2, index.expand(-1, store.heads, -1, tail.shape[-1]))
+    store.n_history = [nh - c for nh, c in zip(old, coded, strict=True)]
+    store.n_fp = [nf - p for nf, p in zip(store.n_fp, plain, strict=True)]
+
+
+def _without(gone: list[int], first: int, end: int, device: torch.device) -> Tensor:
+    """Indices ``first .. end - 1`` of each lane without ``gone``, ``[G, 1, end - first - 1]``."""
+    index = torch.arange(first, end - 1, device=device)
+    return index + (index >= torch.tensor(gone, device=device).view(-1, 1, 1)).long()
+
+
+def compact_mixed(store: Store, index: Tensor, targets: list[int]) -> Tensor:
+    """Compaction with an INT8 part. ``index`` runs over history slots first, then full-precision slots.
+
+    Heads of one lane may lose different numbers of history slots; the lane's history shrinks to the shortest and
+    the newest survivors of the other heads move to the full-precision part (their values are unchanged).
+
+    Returns:
+        ``index``, per head and in the new slot order.
+    """
+    assert store.codes is not None
+    h = store.codes
+    index = index.expand(-1, store.heads, -1).contiguous()
+    old = torch.tensor(store.n_history, device=store.device).view(-1, 1, 1)
+    target = torch.tensor(targets, device=store.device).view(-1, 1, 1)
+    valid = torch.arange(index.shape[-1], device=store.device) < target
+    from_history = (index < old) & valid
+    counts = from_history.sum(-1, keepdim=True)
+    fewest = counts.amin(1, keepdim=True)
+    if bool((counts != fewest).any()):
+        # Slot order stays history, sinks, window: the sinks step before the survivors that move.
+        slots = torch.arange(index.shape[-1], device=store.device)
+        sink = valid & (index >= old) & (index < old + store.sinks)
+        moves = from_history & (slots >= fewest)
+        key = torch.where(moves, 1, torch.where(valid & ~from_history & ~sink, 2, torch.where(valid, 0, 3)))
+        order = torch.sort(key, dim=-1, stable=True).indices
+        index, from_history = index.gather(-1, order), from_history.gather(-1, order)
+    new_history = [int(x) for x in fewest.flatten()]
+    h_index = torch.where(from_history, index, 0)
+    fp_index = (index - old).clamp_(0, store.k.shape[2] - 1)
+    for name in ("k", "v"):
+        codes, gain = getattr(h, name), getattr(h, f"{name}_gain")
+        scale, buffer = getattr(h, f"{name}_scale"), getattr(store, name)
+        rows = h_index.unsqueeze(-1)
+        picked = torch.gather(codes, 2, rows.expand(-1, -1, -1, store.dim))
+        picked_gain = torch.gather(gain, 2, h_index)
+        plain = torch.gather(buffer, 2, fp_index.unsqueeze(-1).expand(-1, -1, -1, store.dim))
+        moved = dequantise(picked, picked_gain, scale, store.dtype)
+        full = torch.where(from_history.unsqueeze(-1), moved, plain)
+        for lane, n in enumerate(new_history):
+            codes[lane, :, :n] = picked[lane, :, :n]
+            gain[lane, :, :n] = picked_gain[lane, :, :n]
+            buffer[lane, :, : targets[lane] - n] = full[lane, :, n : targets[lane]]
+    store.n_history = new_history
+    store.n_fp = [t - n for t, n in zip(targets, new_history, strict=True)]
+    return index
+
+
+def turn_history(store: Store, lane: int, delta: Tensor, inv_freq: Tensor) -> None:
+    """Rotate the history's keys of a lane by ``delta`` ``[H, n]`` positions; they are coded anew."""
+    h, n = store.codes, store.n_history[lane]
+    if h is None or not n:
+        return
+    keys = dequantise(h.k[lane, :, :n], h.k_gain[lane, :, :n], h.k_scale[lane], torch.float32)
+    keys = rotate(keys, delta, inv_freq)
+    h.k_scale[lane] = calibrate(keys)
+    h.k[lane, :, :n], h.k_gain[lane, :, :n] = quantise(keys, h.k_scale[lane])
