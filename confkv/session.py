@@ -117,7 +117,12 @@ class Session:
     def _feed(self, ids: list[int], held: list[int], phase: Phase, left: int = 0) -> None:
         """One forward pass and the management after it; ``left`` more tokens follow before the session is read."""
         steps, cache, engine = len(ids), self.cache, self.engine
-        positions.rebase_if_needed(self, steps)
+        try:
+            positions.rebase_if_needed(self, steps)
+        except ConfkvError:
+            if phase == "decode":
+                self.pending = ids[0]  # not fed: it still waits
+            raise
         start = time.perf_counter()
         device = engine.model.device
         first = cache.seen
@@ -232,12 +237,17 @@ class Session:
     # -- positions ----------------------------------------------------------------------------------------------
 
     def original_positions(self, lane: int) -> Tensor:
-        """Indices into :attr:`tokens` of what a lane (evictable layer) keeps, in slot order, ``[H, n]`` int64."""
+        """Indices into :attr:`tokens` of what a lane (evictable layer) keeps.
+
+        Returns:
+            ``[H, n]`` int64, strictly increasing in each row: which positions are kept, not where the store has them.
+        """
         if self.cache.store is None:
             return torch.zeros(0, 0, dtype=torch.int64)
         now = self.cache.store.positions(lane)
         if not self._origins:
             return now
+        # A re-basing keeps the order of positions, so sorted ones give sorted origins.
         table = self._origins[lane]
         end = table.shape[1]
         return torch.where(now < end, table.gather(1, now.clamp(max=end - 1)), now + self._shift)

@@ -192,19 +192,26 @@ class Store:
         return History(h.k[:, :, :n], h.v[:, :, :n], h.k_gain[:, :, :n], h.v_gain[:, :, :n], h.k_scale, h.v_scale)
 
     def dequantised(self, lane: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Everything a lane holds, in slot order: keys and values ``[H, n, D]`` and positions ``[H, n]``."""
+        """Everything a lane holds, in slot order: keys and values ``[H, n, D]`` and :meth:`slot_positions`."""
         k, v = self.fp(lane)
         history = self.history(lane)
         if history is not None:
             k = torch.cat([dequantise(history.k, history.k_gain, history.k_scale, self.dtype), k], 2)
             v = torch.cat([dequantise(history.v, history.v_gain, history.v_scale, self.dtype), v], 2)
-        return k[0], v[0], self.positions(lane)
+        return k[0], v[0], self.slot_positions(lane)
 
     def positions(self, lane: int) -> Tensor:
-        """Positions of a lane in slot order, ``[H, n]`` int64."""
+        """Positions that a lane holds, ``[H, n]`` int64: strictly increasing in each row."""
+        if not self.evicts:
+            return torch.arange(self.lengths[lane], device=self.device).expand(self.heads, -1)
+        return self.slot_positions(lane).sort(-1).values
+
+    def slot_positions(self, lane: int) -> Tensor:
+        """Position of each slot of a lane, ``[H, n]`` int64. Slot order is no order: a drop may fill its hole with the
+        newest slot, and the history precedes the sinks."""
         n = self.lengths[lane]
         if not self.evicts:
-            nh, order = self.n_history[lane], torch.arange(n)
+            nh, order = self.n_history[lane], torch.arange(n, device=self.device)
             if nh:
                 # Slot order is history, sinks, window.
                 order[:nh], order[nh : nh + self.sinks] = order[:nh] + self.sinks, order[: self.sinks].clone()

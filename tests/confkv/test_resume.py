@@ -303,6 +303,16 @@ def test_what_does_not_fit_changes_nothing(
     assert session.tokens[-fits:] == ids(fits, 3)
 
 
+def test_generating_into_the_limit_loses_no_token(tiny: Any, ids: Any) -> None:
+    session = Engine(tiny("llama"), None, "full", chunk=32).session()
+    session.extend(ids(75))
+    with pytest.raises(ConfkvError, match="do not fit"):
+        for _ in session.generate(20, stop_ids=[]):
+            pass
+    assert session.seen == 80 and len(session.tokens) == 81
+    assert session.pending == session.tokens[-1], "the last sampled token still waits to be fed"
+
+
 @pytest.mark.parametrize("policy", [SMALL, SMALL.replace("confkv", "confkv-l") + ",floor=8,scope=head", "window:16"])
 @pytest.mark.parametrize("segment", ["observation", "goal", "text"])
 @pytest.mark.parametrize("family", ["llama", "gemma3"])

@@ -1,0 +1,82 @@
+"""What a session reports as kept is sorted and free of duplicates, for every policy, whatever was done with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from confkv.engine import Engine
+from confkv.errors import ConfkvError
+from confkv.policies import list_policies
+from confkv.session import Session
+
+_SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.5"
+_INT8 = "n_high=50,n_low=60,protect=4,sinks=2,tau=0.5,int8=1,w=8"
+SPECS = {
+    "full": ["full", "full:int8=1,w=8"],
+    "window": ["window:16,sinks=3", "window:60,int8=1,w=8"],
+    "confkv": [f"confkv:{_SMALL}", f"confkv:{_SMALL},scope=head", f"confkv:{_INT8}", f"confkv:{_INT8},scope=head"],
+    "confkv-l": [f"confkv-l:{_SMALL},floor=8", f"confkv-l:{_INT8},floor=40,scope=head"],
+}
+OPERATION = st.one_of(
+    st.tuples(st.sampled_from(["observation", "observation", "reply", "text", "goal"]), st.integers(1, 45)),
+    st.tuples(st.just("generate"), st.integers(1, 45)),
+    st.tuples(st.sampled_from(["fork", "mark", "rewind", "file"]), st.just(0)),
+)
+
+
+def _check(session: Session, policy: str) -> None:
+    assert len(session.tokens) == session.seen + (session.pending is not None)
+    for lane, kept in enumerate(session.stats.kept_per_layer):
+        now = session.original_positions(lane)
+        if not session.seen:
+            assert now.numel() == 0
+            continue
+        assert now.dtype == torch.int64 and now.shape == (2, kept)
+        assert bool((now.diff(dim=-1) > 0).all()), "out of order, or held twice"
+        assert int(now[:, 0].min()) >= 0
+        assert now[:, -1].tolist() == [session.seen - 1] * 2, "the newest position is always kept"
+        if policy.startswith("full"):
+            assert torch.equal(now, torch.arange(session.seen).expand(2, -1))
+        if "scope=head" not in policy:
+            assert torch.equal(now[0], now[1])
+
+
+def test_every_policy_is_checked() -> None:
+    assert list(SPECS) == [info.name for info in list_policies()]
+
+
+@pytest.mark.parametrize("policy", [spec for specs in SPECS.values() for spec in specs])
+@given(operations=st.lists(OPERATION, min_size=3, max_size=9), seed=st.integers(0, 1000))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_kept_positions_are_sorted_and_unique(
+    policy: str, operations: list[tuple[str, int]], seed: int, tiny: Any, ids: Any, tmp_path: Path
+) -> None:
+    engine = Engine(tiny("llama", max_position_embeddings=110), None, policy, chunk=16)
+    session = engine.session()
+    session.extend(ids(20, seed), "text")
+    mark = session.checkpoint()
+    for kind, count in operations:
+        try:
+            if kind == "generate":
+                for _ in session.generate(count, temperature=1.0, seed=seed, stop_ids=[]):
+                    pass
+            elif kind == "fork":
+                session = session.fork()
+            elif kind == "mark":
+                mark = session.checkpoint()
+            elif kind == "rewind":
+                session.rewind(mark)
+            elif kind == "file":
+                session.save(tmp_path / "session")
+                session = Session.load(tmp_path / "session", engine)
+            else:
+                session.extend(ids(count, seed), kind)
+        except ConfkvError as error:
+            assert "do not fit" in str(error)  # too much was pinned, or nothing is ever dropped
+        _check(session, policy)
