@@ -59,47 +59,63 @@ def _codes_with_room(store: Store, need: int) -> History:
     return h
 
 
-def drop_one_mixed(store: Store, slots: list[int], drops: list[int]) -> None:
-    """One slot leaves each lane that drops one: in the history the last slot takes its place, the window moves up.
+def drop_one_mixed(store: Store, slot: Tensor, drops: list[int]) -> None:
+    """One slot leaves every head of each lane that drops one, for all lanes at once.
 
-    The window is short and stays in position order, since it is its oldest that enter the history.
+    In the history the last slot takes the place of the one that leaves; the window stays in position order, since it is
+    its oldest that enter the history. Where some heads of a lane lose a coded slot and some a plain one, the history
+    becomes shorter for all of them, and the last coded slot of the others moves to the head of the window.
 
     Args:
-        slots: the slot that leaves each lane, for all of its heads.
+        slot: ``[G, h]`` int64, the slot that leaves; h = 1 where all heads of a lane lose the same.
         drops: 1 where the lane drops one, else 0.
     """
-    lengths, old = store.lengths, store.n_history
-    coded = [bool(d) and slot < nh for d, slot, nh in zip(drops, slots, old, strict=True)]
-    plain = [bool(d) and slot >= nh for d, slot, nh in zip(drops, slots, old, strict=True)]
-    if any(coded):
-        h = store.codes
-        assert h is not None
-        lane = torch.tensor([g for g in range(store.lanes) if coded[g]], device=store.device)
-        to = torch.tensor([s for s, c in zip(slots, coded, strict=True) if c], device=store.device)
-        last = torch.tensor([nh - 1 for nh, c in zip(old, coded, strict=True) if c], device=store.device)
+    device, sinks = store.device, store.sinks
+    drop = torch.tensor(drops, device=device).view(-1, 1) > 0
+    old = torch.tensor(store.n_history, device=device).view(-1, 1)
+    length = torch.tensor(store.lengths, device=device).view(-1, 1)
+    coded = drop & (slot < old)
+    shrinks = coded.any(1, keepdim=True)
+    plain = drop & ~coded
+    moves = plain & shrinks
+    cut = slot - old
+    into = cut.clamp(max=sinks)
+    some_coded, some_plain, some_move = bool(coded.any()), bool(plain.any()), bool(moves.any())
+    h = store.codes
+    if some_coded and h is not None:
+        everywhere = coded.expand(-1, store.heads)
+        lane, head = everywhere.nonzero(as_tuple=True)
+        to, last = slot.expand(-1, store.heads)[everywhere], old[lane, 0] - 1
         for rows in (h.k, h.v, h.k_gain, h.v_gain, store.meta):
-            rows[lane, :, to] = rows[lane, :, last]
-    if any(plain):
-        cuts = [slot - nh if p else n for slot, nh, n, p in zip(slots, old, lengths, plain, strict=True)]
-        index = _without(cuts, 0, max(store.n_fp), store.device)
-        take_rows(store.k, index, index.shape[-1])
-        take_rows(store.v, index, index.shape[-1])
+            rows[lane, head, to] = rows[lane, head, last]
+    if some_plain:
+        column = torch.arange(max(store.n_fp), device=device)
+        index = column + ((plain & ~moves).unsqueeze(-1) & (column >= cut.unsqueeze(-1))).long()
+        index -= (moves.unsqueeze(-1) & (column > sinks) & (column <= cut.unsqueeze(-1))).long()
+        index.clamp_(max=column.shape[0] - 1)
+        take_rows(store.k, index, column.shape[0])
+        take_rows(store.v, index, column.shape[0])
+    if some_move and h is not None:  # never where h = 1
+        lane, head = moves.nonzero(as_tuple=True)
+        last = old[lane, 0] - 1
+        for buffer, codes, gain, scale in ((store.k, h.k, h.k_gain, h.k_scale), (store.v, h.v, h.v_gain, h.v_scale)):
+            row = dequantise(codes[lane, head, last], gain[lane, head, last], scale[lane, head, 0], store.dtype)
+            buffer[lane, head, into[lane, head]] = row
     # Metadata is in slot order over both parts: everything behind the slot that is free now moves up.
-    gone = [
-        nh - 1 if c else slot if p else n for nh, slot, n, c, p in zip(old, slots, lengths, coded, plain, strict=True)
-    ]
-    first, end = min(gone), max(lengths)
-    index = _without(gone, first, end, store.device).unsqueeze(-1) - first
+    gone = torch.where(shrinks, old - 1, torch.where(plain, slot, length))
+    first, end = int(gone.min()), int(length.max())
+    column = torch.arange(first, end - 1, device=device)
+    index = column + (column >= gone.unsqueeze(-1)).long()
+    if some_move:
+        window = column - (old.unsqueeze(-1) - 1)
+        index -= (moves.unsqueeze(-1) & (window > sinks) & (window <= cut.unsqueeze(-1))).long()
+        index = torch.where(moves.unsqueeze(-1) & (window == into.unsqueeze(-1)), old.unsqueeze(-1) - 1, index)
     tail = store.meta[:, :, first:end]
-    store.meta[:, :, first : end - 1] = tail.gather(2, index.expand(-1, store.heads, -1, tail.shape[-1]))
-    store.n_history = [nh - c for nh, c in zip(old, coded, strict=True)]
-    store.n_fp = [nf - p for nf, p in zip(store.n_fp, plain, strict=True)]
-
-
-def _without(gone: list[int], first: int, end: int, device: torch.device) -> Tensor:
-    """Indices ``first .. end - 1`` of each lane without ``gone``, ``[G, 1, end - first - 1]``."""
-    index = torch.arange(first, end - 1, device=device)
-    return index + (index >= torch.tensor(gone, device=device).view(-1, 1, 1)).long()
+    rows_of = (index - first).unsqueeze(-1).expand(-1, store.heads, -1, tail.shape[-1])
+    store.meta[:, :, first : end - 1] = tail.gather(2, rows_of)
+    shrunk = [int(x) for x in shrinks[:, 0]]
+    store.n_history = [nh - x for nh, x in zip(store.n_history, shrunk, strict=True)]
+    store.n_fp = [nf - d + x for nf, d, x in zip(store.n_fp, drops, shrunk, strict=True)]
 
 
 def compact_mixed(store: Store, index: Tensor, targets: list[int]) -> Tensor:

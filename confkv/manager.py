@@ -35,19 +35,19 @@ class Manager:
             scales, softcaps, sinks: per lane, as the model passed them to its attention.
         """
         store, rows = self.store, queries[0].shape[2]
-        same = len(set(scales)) == 1 and len(set(softcaps)) == 1
-        if same and not any(store.n_history):
-            n = max(store.n_fp)
-            lengths, k = store.n_fp, store.k[:, :, :n]
-            sink = torch.stack([s for s in sinks if s is not None]) if sinks[0] is not None else None
-            visible = self._visible(lengths, rows)
+        if len(set(scales)) == 1 and len(set(softcaps)) == 1:
             mass = attention_mass(
-                torch.cat(queries), k, scale=scales[0], softcap=softcaps[0], sinks=sink, visible=visible
+                torch.cat(queries),
+                store.k[:, :, : max(store.n_fp)],
+                history=store.all_history(),
+                scale=scales[0],
+                softcap=softcaps[0],
+                sinks=torch.stack([s for s in sinks if s is not None]) if sinks[0] is not None else None,
+                visible=self._visible(store.n_history, store.n_fp, rows),
             )
-            self._fold(slice(None), mass, n, rows)
+            self._fold(slice(None), self._by_slot(mass), rows)
             return
         for lane, q in enumerate(queries):
-            n = store.lengths[lane]
             mass = attention_mass(
                 q,
                 store.fp(lane)[0],
@@ -55,26 +55,42 @@ class Manager:
                 scale=scales[lane],
                 softcap=softcaps[lane],
                 sinks=sinks[lane],
-                visible=self._visible([n], rows),
+                visible=self._visible(store.n_history[lane : lane + 1], store.n_fp[lane : lane + 1], rows),
             )
-            self._fold(slice(lane, lane + 1), mass, n, rows)
+            self._fold(slice(lane, lane + 1), mass, rows)
 
-    def _visible(self, lengths: list[int], rows: int) -> Tensor | None:
-        """``[G or 1, 1, rows, m]``: row r of the newest rows sees all slots but the ``rows - 1 - r`` after its own.
+    def _visible(self, n_history: list[int], n_fp: list[int], rows: int) -> Tensor | None:
+        """``[G or 1, 1, rows, m]``: what each of the newest rows sees of the last m columns; it sees all before them.
 
-        Over the last m slots alone; the slots before them are seen by every row of every lane.
+        Columns are the history up to the longest, then the full-precision part up to the longest. Row r sees what its
+        lane holds but the ``rows - 1 - r`` positions after its own.
         """
-        n, fewest = max(lengths), min(lengths)
-        if rows == 1 and fewest == n:
+        past, fewest = max(n_history), min(n_fp)
+        even = min(n_history) == past
+        if rows == 1 and even and fewest == max(n_fp):
             return None
         device = self.store.device
-        ends = lengths[:1] if fewest == n else lengths
-        last = torch.tensor(ends, device=device).view(-1, 1, 1, 1) - rows + 1
-        last = last + torch.arange(rows, device=device).view(1, 1, rows, 1)
-        return torch.arange(fewest - rows + 1, n, device=device) < last
+        column = torch.arange(past + fewest - rows + 1 if even else min(n_history), past + max(n_fp), device=device)
+        ends = n_fp[:1] if fewest == max(n_fp) else n_fp
+        last = torch.tensor(ends, device=device).view(-1, 1, 1, 1) + past - rows + 1
+        seen = column < last + torch.arange(rows, device=device).view(1, 1, rows, 1)
+        if even:
+            return seen
+        return seen & ((column >= past) | (column < torch.tensor(n_history, device=device).view(-1, 1, 1, 1)))
 
-    def _fold(self, lanes: slice, mass: Tensor, n: int, rows: int) -> None:
-        column = self.store.meta[lanes, :, :n, MASS]
+    def _by_slot(self, mass: Tensor) -> Tensor:
+        """Mass by column (see :meth:`_visible`) -> mass by slot, in which the window follows its lane's own history."""
+        n_history = self.store.n_history
+        past = max(n_history)
+        if min(n_history) == past:
+            return mass
+        slot = torch.arange(max(self.store.lengths), device=mass.device)
+        own = torch.tensor(n_history, device=mass.device).view(-1, 1, 1)
+        column = torch.where(slot < own, slot, slot - own + past).clamp_(max=mass.shape[-1] - 1)
+        return mass.gather(2, column.expand(-1, mass.shape[1], -1))
+
+    def _fold(self, lanes: slice, mass: Tensor, rows: int) -> None:
+        column = self.store.meta[lanes, :, : mass.shape[-1], MASS]
         column.copy_(self.policy.ranker.update(mass, column, rows))
 
     def layer_budgets(self, nominal: int) -> list[int]:

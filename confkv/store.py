@@ -238,8 +238,8 @@ class Store:
         drops = [n - t for n, t in zip(lengths, targets, strict=True)]
         if max(drops) == 1 and not self.int8:
             self._fill_holes(score, lengths, drops)
-        elif max(drops) == 1 and score.shape[1] == 1:
-            drop_one_mixed(self, _worst(score, lengths)[:, 0].tolist(), drops)
+        elif max(drops) == 1:
+            drop_one_mixed(self, _worst(score, lengths), drops)
         else:
             self._compact(score, lengths, targets)
         return dropped

@@ -298,6 +298,71 @@ def test_heads_keep_what_each_attends_to() -> None:
         assert {18, 19} <= set(first) & set(second)
 
 
+def _uneven(policy: str) -> Driver:
+    """A store whose lanes have histories and windows of different lengths."""
+    driver = Driver(policy, 4)
+    driver.feed(100)
+    for _ in range(60):
+        driver.feed(1, confidence=0.9)
+        if len(set(driver.store.n_history)) == len(set(driver.store.n_fp)) == LANES and min(driver.store.n_history):
+            return driver
+    raise AssertionError("the lanes stayed even")
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("policy", [INT8[0], INT8[2]])
+def test_mass_of_all_lanes_at_once_equals_lane_by_lane(policy: str, rows: int) -> None:
+    driver = _uneven(policy)
+    store = driver.store
+    q = list(torch.randn(LANES, 1, HEADS * GROUPS, rows, DIM, generator=driver.g) * 3)
+    before = store.meta.clone()
+    driver.manager.record(q, [0.25] * LANES, [None] * LANES, [None] * LANES)
+    at_once = store.meta.clone()
+    store.meta.copy_(before)
+    # Scales that differ, by nothing that matters, make it go lane by lane.
+    driver.manager.record(q, [0.25, 0.25 + 1e-12], [None] * LANES, [None] * LANES)
+    for lane, n in enumerate(store.lengths):
+        torch.testing.assert_close(at_once[lane, :, :n], store.meta[lane, :, :n], atol=1e-6, rtol=1e-5)
+        change = (store.meta - before)[lane, :, :n, 0]
+        assert float(change.abs().max()) > 1e-3 and not bool((store.meta - before)[..., 1:].any())
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("per_head", [False, True])
+@pytest.mark.parametrize("policy", [INT8[0], INT8[2]])
+def test_one_drop_equals_a_compaction(policy: str, per_head: bool, seed: int) -> None:
+    driver, other = _uneven(policy), _uneven(policy)
+    g = torch.Generator().manual_seed(seed)
+    for _ in range(6):
+        lengths = driver.store.lengths
+        score = torch.rand(LANES, HEADS if per_head else 1, max(lengths), generator=g)
+        drops = torch.randint(0, 2, (LANES,), generator=g).tolist()
+        if not any(drops):
+            continue
+        targets = [n - d for n, d in zip(lengths, drops, strict=True)]
+        # By position: the same slot holds different positions in the two.
+        by_position = [torch.full((HEADS, driver.seen), 9.0) for _ in range(LANES)]
+        for lane in range(LANES):
+            where, rows = driver.store.slot_positions(lane), score[lane, :, : lengths[lane]].expand(HEADS, -1)
+            by_position[lane].scatter_(1, where, rows)
+        same = torch.zeros(LANES, HEADS, max(lengths))
+        for lane in range(LANES):
+            same[lane, :, : lengths[lane]] = by_position[lane].gather(1, other.store.slot_positions(lane))
+        assert driver.store.evict(score, targets) == sum(drops)
+        other.store._compact(same, lengths, targets)
+        assert driver.store.n_history == other.store.n_history and driver.store.n_fp == other.store.n_fp
+        for lane in range(LANES):
+            (k, v, where), (k2, v2, where2) = driver.store.dequantised(lane), other.store.dequantised(lane)
+            order, order2 = where.argsort(-1), where2.argsort(-1)
+            assert torch.equal(where.gather(1, order), where2.gather(1, order2))
+            rows, rows2 = (x.unsqueeze(-1).expand(-1, -1, DIM) for x in (order, order2))
+            assert torch.equal(k.gather(1, rows), k2.gather(1, rows2))
+            assert torch.equal(v.gather(1, rows), v2.gather(1, rows2))
+            marks = driver.store.meta[lane].gather(1, order.unsqueeze(-1).expand(-1, -1, 3))
+            assert torch.equal(marks, other.store.meta[lane].gather(1, order2.unsqueeze(-1).expand(-1, -1, 3)))
+
+
 @pytest.mark.parametrize("policy", ["full:int8=1,w=8", INT8[1], POLICIES[2]])
 def test_state_round_trip_is_exact(policy: str) -> None:
     driver = Driver(policy, 5)

@@ -14,8 +14,9 @@ from torch import Tensor
 
 _NEG = float("-inf")
 _FEW_ROWS = 16
-#: Scores that :func:`attention_mass` holds at once on a CPU, 4 bytes each: what stays in the second-level cache.
-_BLOCK_SCORES = 1 << 20
+#: Numbers that :func:`attention_mass` holds at once on a CPU: scores, or keys taken from the history. They should stay
+#: in the second-level cache.
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -145,9 +146,10 @@ def attention_mass(
     Returns:
         ``[B, H, n_history + n]`` float32; sums to 1 over keys (less with sinks).
     """
-    b, hq, w = q.shape[:3]
-    n = k.shape[2] + (history.length if history is not None else 0)
-    size = max(1, _BLOCK_SCORES // max(hq * w * n, 1)) if q.device.type == "cpu" else b
+    b, hq, w, d = q.shape
+    past = history.length if history is not None else 0
+    n = past + k.shape[2]
+    size = max(1, _BLOCK // max(hq * w * n, k.shape[1] * past * d, 1)) if q.device.type == "cpu" else b
     if b <= size:
         return _mass(q, k, scale, visible, history, sinks, softcap)
     out = torch.empty(b, k.shape[1], n, device=q.device)
