@@ -15,8 +15,8 @@ from agent.actions import ACTIONS, DIRECTIONS, MAX_ACTIONS, Param
 
 Allow = Callable[[int], bool]
 
-_LINE = re.compile(r"^\s*\[((?:f\d+)?e\d+)\] ([\w-]+)", re.MULTILINE)
-_FENCE = re.compile(r"```[\w+-]*[ \t]*\n")
+_LINE = re.compile(r'^\s*([\w-]+)(?: "[^"\n]*")? \[((?:f\d+)?e\d+)\]', re.MULTILINE)
+_OPEN = r"[\w+-]*[ \t]*\n"  # the rest of the line that opens the block
 
 #: Roles (WAI-ARIA, and "clickable" for what only looks like a control) an action takes; others take any.
 _ROLES = {
@@ -37,18 +37,18 @@ class Grammar:
     """What may be written in the action block under one page.
 
     Args:
-        page: the observation's text, with its ``[e5] role "name"`` lines.
+        page: the observation's text, with its ``role "name" [e5]`` lines.
     """
 
     def __init__(self, page: str) -> None:
-        self._elements = dict(_LINE.findall(page))
+        self._elements = {key: role for role, key in _LINE.findall(page)}
         calls = [call for name in ACTIONS if (call := self._call(name))]
         call = f"(?:{'|'.join(calls)})"
-        self._calls = regex.compile(rf"{call}(?:\n{call}){{0,{MAX_ACTIONS - 1}}}")
-        self._block = regex.compile(rf"{call}(?:\n{call}){{0,{MAX_ACTIONS - 1}}}\n```\s*")
+        self._calls = regex.compile(rf"{_OPEN}{call}(?:\n{call}){{0,{MAX_ACTIONS - 1}}}")
+        self._block = regex.compile(rf"{_OPEN}{call}(?:\n{call}){{0,{MAX_ACTIONS - 1}}}\n```\s*")
 
     def accepts(self, block: str) -> bool:
-        """Whether ``block`` (what follows the opening fence) can still become, or is, a whole block."""
+        """Whether ``block`` (what follows the opening backticks) can still become, or is, a whole block."""
         return self._block.fullmatch(block, partial=True) is not None
 
     def complete(self, block: str) -> bool:
@@ -87,9 +87,7 @@ def _argument(param: Param, ids: list[str]) -> str:
 
 
 def block_of(text: str) -> str | None:
-    """What ``text`` (a reply) has written after its first opening fence; None before one, or inside a thought."""
+    """What ``text`` (a reply) has written after its first opening backticks; None before them or inside a thought."""
     head = text.rpartition("</think>")[2]
-    if "<think>" in head:
-        return None
-    fence = _FENCE.search(head)
-    return head[fence.end() :] if fence else None
+    _, fence, block = head.partition("```")
+    return block if fence and "<think>" not in head else None

@@ -12,6 +12,7 @@ from agent.transcript import Transcript
 
 FENCE = "```\n"
 MIN_ROOM = 16  # tokens that must be left for it to be worth going on
+_ANNOUNCED = re.compile(r":[ \t]*\n\s*$")  # "Actions:", and a new line
 _BLOCK = re.compile(r"```[^`]*\w\([^`]*```\s*$")  # a code block with a call in it, just closed
 
 
@@ -28,9 +29,7 @@ class Reply:
         cut: the token limit ended it, not the model.
     """
 
-    def __init__(
-        self, session: Any, transcript: Transcript, tokenizer: Any, grammar: Grammar | None = None
-    ) -> None:
+    def __init__(self, session: Any, transcript: Transcript, tokenizer: Any, grammar: Grammar | None = None) -> None:
         self._session, self._transcript, self._tokenizer = session, transcript, tokenizer
         self._grammar = grammar
         self._ids: list[int] = []  # of the reply, the leading ones included
@@ -52,7 +51,7 @@ class Reply:
         """Sample to a stop token, to the end of a block of actions, or to the limit."""
         self._go_on(max_new_tokens, temperature, seed, on_token)
         room = max_new_tokens - self.count
-        if self.cut or room < MIN_ROOM or not self._wants_a_block():
+        if self.cut or room < MIN_ROOM or not self._wants_a_block(self.text):
             return
         if self.last in self._transcript.stop_ids:
             self._session.retract()
@@ -66,8 +65,9 @@ class Reply:
     def _piece(self, token: int) -> str:
         return str(self._tokenizer.decode([token], clean_up_tokenization_spaces=False))
 
-    def _wants_a_block(self) -> bool:
-        return "```" not in self.text and "<think>" not in self.text and not parse_reply(self.text).actions
+    @staticmethod
+    def _wants_a_block(text: str) -> bool:
+        return "```" not in text and "<think>" not in text and not parse_reply(text).actions
 
     def _go_on(self, limit: int, temperature: float, seed: int | None, on_token: Callable[[Any], None]) -> None:
         stops: Sequence[int] = self._transcript.stop_ids
@@ -94,6 +94,9 @@ class Reply:
                 written += token.text
                 if int(token.id) in stops:
                     ended = True
+                elif "\n" in token.text and _ANNOUNCED.search(written) and self._wants_a_block(written):
+                    ended = True
+                    break
                 elif "`" in token.text and _BLOCK.search(written):
                     ended = True
                     break  # what follows the actions would be a page that the model makes up

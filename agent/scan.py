@@ -185,7 +185,7 @@ class Scanner:
             else:
                 items.append(self._value(",])"))
         rest = self.position
-        tail = self._bare(",)}").text  # `[e5] button "OK"` copied whole: the id is what counts
+        tail = self._bare(",)}").text  # `[e5] "OK"` copied whole: the id is what counts
         if tail:
             return Bare(self.text[start:rest] + " " + tail)
         return items

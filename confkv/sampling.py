@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 
-def sample(
-    logits: Tensor, temperature: float, rng: torch.Generator, allow: Callable[[int], bool] | None = None
-) -> int:
+def sample(logits: Tensor, temperature: float, rng: torch.Generator, allow: Callable[[int], bool] | None = None) -> int:
     """The next token.
 
     Args:

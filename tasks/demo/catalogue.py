@@ -16,7 +16,32 @@ THINGS = {
     "Wall Clock": ("Quiet, with large figures.", 33),
 }
 COLOURS = ("Blue", "Green", "Red", "Yellow", "White", "Grey")
-WORDS = ("amber", "maple", "coral", "cedar", "pearl", "olive", "lemon", "river", "cloud", "tulip")
+WORDS = (
+    "amber",
+    "maple",
+    "coral",
+    "cedar",
+    "pearl",
+    "olive",
+    "lemon",
+    "river",
+    "cloud",
+    "tulip",
+    "honey",
+    "ivory",
+    "lilac",
+    "mango",
+    "ocean",
+    "onion",
+    "peach",
+    "quartz",
+    "raven",
+    "stone",
+    "sugar",
+    "tiger",
+    "violet",
+    "walnut",
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +56,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The shelf, the product to order and today's pickup code."""
+    """The shelf, the product to order and the pickup code."""
 
     products: tuple[Product, ...]
     wanted: Product
@@ -46,5 +71,5 @@ def catalogue(seed: int, size: int = 4) -> Catalogue:
         text, price = THINGS[thing]
         name = f"{dice.choice(COLOURS)} {thing}"
         products.append(Product(name.lower().replace(" ", "-"), name, text, price + dice.randrange(5)))
-    code = f"{dice.choice(WORDS)}-{dice.randrange(10, 100)}"
-    return Catalogue(tuple(products), dice.choice(products), code)
+    wanted, code = dice.choice(products), dice.choice(WORDS)
+    return Catalogue(tuple(products), wanted, code)

@@ -54,13 +54,12 @@ def _tint(product: Product) -> str:
 
 
 def home(shop: Catalogue) -> str:
-    """The shelf, and the notice with today's pickup code: the only page that shows it."""
+    """The shelf, and the notice with the pickup code: the only page that shows it."""
     cards = "".join(
-        f'<div class="card" style="--tint: {_tint(p)}"><a href="/product/{p.slug}">{escape(p.name)}</a>'
-        f'<div class="price">{p.price} euros</div></div>'
+        f'<div class="card" style="--tint: {_tint(p)}"><a href="/product/{p.slug}">{escape(p.name)}</a></div>'
         for p in shop.products
     )
-    notice = f'<p class="notice">Notice: the pickup code for today is {escape(shop.code)}</p>'
+    notice = f'<p class="notice">Notice: the pickup code is {escape(shop.code)}. You will need it to order.</p>'
     return _page("Harbour Shop", f'{notice}<h1>Our shelf</h1><div class="shelf">{cards}</div>')
 
 

@@ -70,7 +70,7 @@ class Shop:
         if not code:
             return 200, pages.order(item, "Please enter the pickup code.")
         if code.lower() != self.catalogue.code:
-            return 200, pages.order(item, f"{code} is not the pickup code for today.")
+            return 200, pages.order(item, f"{code} is not the pickup code.")
         with self._lock:
             self._orders.append(Order(item.slug, code))
         return 303, f"/done/{item.slug}"

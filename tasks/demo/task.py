@@ -31,8 +31,7 @@ class ShopTask:
         else:
             self._shop.stock(stock)
         return {
-            "goal": f"Order the {stock.wanted.name}. The order form asks for the pickup code for today, "
-            "which is in the notice on the home page.",
+            "goal": f"Order the {stock.wanted.name} with the pickup code.",
             "url": f"http://{HOST}/",
             "hosts": {HOST: f"127.0.0.1:{self._shop.port}"},
             "seed": seed,

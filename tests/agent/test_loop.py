@@ -34,10 +34,14 @@ class FakeToken:
 class FakeSession:
     """Follows a session's contract without a model: replies are scripted, every logical token is kept.
 
-    A reply is text, closed by the family's stop token; ``(text, False)`` is cut; exceptions are raised.
+    A reply is text, closed by the family's stop token; ``(text, False)`` is cut; exceptions are raised. Where a block
+    is opened for it, the next of ``leads`` follows; by default nothing does. What the grammar rejects is not sampled.
     """
 
-    def __init__(self, tokenizer: Any, eos: str, replies: Sequence[Any]) -> None:
+    def __init__(self, tokenizer: Any, eos: str, replies: Sequence[Any], leads: Sequence[str] = ()) -> None:
+        self.leads, self.led = iter(leads), False
+        self.openings: list[str] = []
+        self.retracted: list[int] = []
         self.tokenizer, self.replies = tokenizer, iter(replies)
         self.stop = tokenizer.convert_tokens_to_ids(eos)
         self.tokens: list[int] = []
@@ -51,6 +55,10 @@ class FakeSession:
     def extend(self, ids: list[int], segment: str = "text") -> None:
         assert ids, "an empty extend"
         self.tokens += ids
+        if segment == "reply":
+            self.led = True
+            self.openings.append(self.tokenizer.decode(ids))
+            return
         self.fed.append((segment, self.tokenizer.decode(ids)))
 
     def generate(
@@ -59,19 +67,27 @@ class FakeSession:
         temperature: float = 0.0,
         stop_ids: Any = None,
         seed: int | None = None,
+        allow: Callable[[int], bool] = lambda token: True,
     ) -> Iterator[FakeToken]:
-        reply = next(self.replies)
+        reply = next(self.leads, "") if self.led else next(self.replies)
+        self.led = False
         if isinstance(reply, BaseException):
             raise reply
         text, closed = reply if isinstance(reply, tuple) else (reply, True)
         self.stops = list(stop_ids)
         assert self.stop in self.stops
         for token in self.tokenizer.encode(text, add_special_tokens=False):
+            if not allow(token):
+                continue
             self.tokens.append(token)
             yield FakeToken(token, self.tokenizer.decode([token]))
         if closed:
             self.tokens.append(self.stop)
             yield FakeToken(self.stop, "")
+
+    def retract(self) -> int:
+        self.retracted.append(self.tokens.pop())
+        return self.retracted[-1]
 
 
 @dataclass
@@ -80,7 +96,7 @@ class FakeEnv:
 
     pages: int = 0
     url: str = "http://site.test/0"
-    text: str = '[e1] button "More"'
+    text: str = 'button "More" [e1]'
     steps: list[dict[str, Any]] = field(default_factory=list)
     seeds: list[int | None] = field(default_factory=list)
     right: str = "42"
@@ -105,7 +121,7 @@ class FakeEnv:
         element = args.get("id")
         if element == "e1":
             self.pages += 1
-            self.text = f'[e1] button "More" {self.pages}'
+            self.text = f'button "More" [e1] {self.pages}'
             return self._obs("page changed"), 0.0, False, False, {}
         if element == "e3":
             return self._obs("nothing changed", "e3 is not on the page"), 0.0, False, False, {}
@@ -132,11 +148,12 @@ def play(
     env: FakeEnv | None = None,
     family: Family = CHATML,
     on_event: Callable[[dict[str, Any]], None] | None = None,
+    leads: Sequence[str] = (),
     **options: Any,
 ) -> Played:
     tokenizer = family_tokenizer(family)
     env = env or FakeEnv()
-    session = FakeSession(tokenizer, family.eos, replies)
+    session = FakeSession(tokenizer, family.eos, replies, leads)
     events: list[dict[str, Any]] = []
 
     def listen(event: dict[str, Any]) -> None:
@@ -232,7 +249,7 @@ def test_three_unreadable_replies_in_a_row_are_the_end() -> None:
     result = played.result
     assert (result.stop_reason, result.turns, played.env.steps) == ("parse_failures", 3, [])
     fed = [text for _, text in played.session.fed]
-    assert "The reply was empty." in fed[3]
+    assert "No action was found in the reply." in fed[3]
     assert "thoughts but no action" in fed[4]
     assert FakeEnv().text in fed[3]
     assert [record.complete for record in result.turn_records] == [True] * 3
@@ -241,6 +258,37 @@ def test_three_unreadable_replies_in_a_row_are_the_end() -> None:
 def test_a_good_reply_forgives_the_failures_before_it() -> None:
     played = play(["no", "no", 'click("e1")', "no", "no", 'answer("42")'])
     assert (played.result.stop_reason, played.result.turns) == ("answer", 6)
+
+
+def test_a_reply_that_ends_without_actions_is_led_into_a_block() -> None:
+    played = play(["The button is More.", 'answer("42")'], leads=['click("e1")\n```'])
+    record = played.result.turn_records[0]
+    assert record.reply == 'The button is More.\n```\nclick("e1")\n```'
+    assert (record.thought, [done.action["args"]["id"] for done in record.actions]) == ("The button is More.", ["e1"])
+    assert record.reply_tokens == len("The button is More.") + 1 + len('click("e1")\n```')
+    session = played.session
+    assert (session.openings, session.retracted) == (["\n```\n"], [session.stop])
+    fed = session.tokenizer.decode(session.tokens)
+    assert 'The button is More.\n```\nclick("e1")\n```<|im_end|>\n<|im_start|>user' in fed
+
+
+def test_actions_that_are_only_announced_are_led_into_a_block() -> None:
+    played = play(['Two steps. Actions:\nclick "More"', 'answer("42")'], leads=['click("e1")\n```'])
+    record = played.result.turn_records[0]
+    assert record.reply == 'Two steps. Actions:\n```\nclick("e1")\n```'
+    assert (played.session.openings, played.session.retracted) == (["```\n"], []), "no stop token was sampled"
+
+
+@pytest.mark.parametrize("reply", ['click("e1")', '```\nclick("e1")\n```', "<think>hm", ("cut off", False)])
+def test_other_replies_are_not_led(reply: Any) -> None:
+    played = play([reply, 'answer("42")'])
+    assert (played.session.openings, played.session.retracted) == ([], [])
+
+
+def test_in_a_block_only_ids_of_the_page_are_sampled() -> None:
+    played = play(['Go.\n```\nclick("e81")\n```', 'answer("42")'])  # the page has e1 alone: the 8 is not allowed
+    assert played.result.turn_records[0].reply == 'Go.\n```\nclick("e1")\n```'
+    assert played.env.steps[0]["args"] == {"id": "e1"}
 
 
 def test_a_reply_cut_before_its_action_is_told_so() -> None:
@@ -290,7 +338,7 @@ def test_going_round_in_circles_is_warned_of_but_not_the_end() -> None:
     env = FakeEnv()
 
     def toggle(action: dict[str, Any]) -> Any:
-        env.text = '[e1] checkbox "A"' if "checked" in env.text else '[e1] checkbox "A" (checked)'
+        env.text = 'checkbox "A" [e1]' if "checked" in env.text else 'checkbox "A" [e1] (checked)'
         return env._obs("page changed"), 0.0, False, False, {}
 
     env.step = toggle  # type: ignore[method-assign]

@@ -41,6 +41,6 @@ def test_an_observation_tells_what_happened_before_it_shows_the_page() -> None:
 
 
 def test_the_same_page_twice_gives_the_same_text() -> None:
-    obs = {"text": '[e5] button "No"'}
+    obs = {"text": 'button "No" [e5]'}
     assert prompts.observation(obs, turns_left=9) == prompts.observation(obs, turns_left=4)
     assert "(the page is empty)" in prompts.observation({"text": " "})

@@ -140,6 +140,29 @@ def test_a_greedy_reply_may_be_left_at_any_token(tiny: Any, ids: Any) -> None:
     assert got == expected and parts.tokens == whole.tokens
 
 
+def test_a_retracted_token_leaves_no_trace(tiny: Any, ids: Any) -> None:
+    engine = _engine(tiny, "qwen2", "full")
+    session, other = engine.session(), engine.session()
+    for each in (session, other):
+        each.extend(ids(10))
+    reply = [token.id for token in session.generate(4, stop_ids=[])]
+    assert session.retract() == reply[-1] and session.tokens == ids(10) + reply[:-1]
+    assert session.retract() is None and session.pending is None
+    session.extend(ids(5, 2), segment="reply")
+    other.extend(reply[:-1] + ids(5, 2))
+    first, second = ([token.id for token in each.generate(6, stop_ids=[])] for each in (session, other))
+    assert first == second and session.tokens == other.tokens
+    assert torch.allclose(session._logits, other._logits, atol=1e-5)
+
+
+def test_generate_samples_only_what_is_allowed(tiny: Any, ids: Any) -> None:
+    session = _engine(tiny, "qwen2", "full").session()
+    session.extend(ids(10))
+    free = [token.id for token in session.fork().generate(8, stop_ids=[])]
+    even = [token.id for token in session.generate(8, stop_ids=[], allow=lambda token: token % 2 == 0)]
+    assert any(token % 2 for token in free) and all(token % 2 == 0 for token in even)
+
+
 def test_stop_token_ends_the_reply_and_is_fed_once(tiny: Any, ids: Any) -> None:
     engine = _engine(tiny, "qwen2", "full")
     session = engine.session()

@@ -19,9 +19,9 @@ def test_a_page_reads_as_a_flat_list(player):
     assert text.splitlines()[1:] == [
         "title: Home",
         'heading "Home"',
-        '[e1] link "To the form"',
-        '[e2] link "Long"',
-        '[e3] link "Form in a tab"',
+        'link "To the form" [e1]',
+        'link "Long" [e2]',
+        'link "Form in a tab" [e3]',
         "Plain words",
     ]
     assert player.obs["goal"] == "look around" and player.obs["error"] == "" and player.obs["effect"] == ""
@@ -29,9 +29,9 @@ def test_a_page_reads_as_a_flat_list(player):
 
 def test_a_page_seen_twice_reads_the_same(player):
     first = player.reset("/twice")
-    assert '[e1] link "Same"' in first and '[e2] link "Same"' in first
-    assert "A | B" in first.splitlines() and "1 | 2" in first.splitlines() and '[e3] button "In"' in first
-    assert player.do("click", '[e2] link "Same"').startswith("navigated to ")
+    assert 'link "Same" [e1]' in first and 'link "Same" [e2]' in first
+    assert "A | B" in first.splitlines() and "1 | 2" in first.splitlines() and 'button "In" [e3]' in first
+    assert player.do("click", 'link "Same" [e2]').startswith("navigated to ")
     assert player.do("back") == f"navigated to {player.obs['url']}"
     assert player.obs["text"] == first
     assert player.reset("/twice") == first

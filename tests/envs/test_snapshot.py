@@ -24,11 +24,11 @@ def test_quoted_lines_and_values():
   - button "Off" [disabled] [ref=e5]
 """
     assert lines_of(snapshot) == [
-        "[e1] link \"Tab #1: 'x'\"",
+        "link \"Tab #1: 'x'\" [e1]",
         "a: b",
-        '[e2] textbox "Name" value "it\'s"',
-        '[e3] checkbox "Tea" (checked)',
-        '[e4] button "Off" (disabled)',
+        'textbox "Name" [e2] value "it\'s"',
+        'checkbox "Tea" [e3] (checked)',
+        'button "Off" [e4] (disabled)',
     ]
 
 
@@ -36,7 +36,7 @@ def test_a_very_deep_tree_is_no_problem():
     depth = 3000
     snapshot = "\n".join("  " * n + f"- generic [ref=e{n}]:" for n in range(depth))
     snapshot += "\n" + "  " * depth + '- button "Deep" [ref=e9999]'
-    assert lines_of(snapshot) == ['[e1] button "Deep"']
+    assert lines_of(snapshot) == ['button "Deep" [e1]']
 
 
 def test_marked_text_becomes_an_element_in_place():
@@ -46,10 +46,10 @@ def test_marked_text_becomes_an_element_in_place():
     snapshot = f"- paragraph [ref=e1]: {text}\n- generic [ref=e2] [cursor=pointer]: {row}"
     assert lines_of(snapshot, marks) == [
         "one",
-        '[e1] link "two"',
+        'link "two" [e1]',
         "three",
-        '[e2] clickable "Ann says hi"',
-        '[e3] clickable "trash"',
+        'clickable "Ann says hi" [e2]',
+        'clickable "trash" [e3]',
     ]
 
 
@@ -82,7 +82,7 @@ def test_the_window_keeps_to_the_cap():
 
 def test_a_field_without_a_name_takes_the_text_before_it():
     snapshot = '- paragraph [ref=e1]:\n  - text: "User:"\n  - textbox [ref=e2]\n- textbox [ref=e3]'
-    assert lines_of(snapshot) == ['[e1] textbox "User"', "[e2] textbox"]
+    assert lines_of(snapshot) == ['textbox "User" [e1]', "textbox [e2]"]
 
 
 def test_nameless_controls_are_those_that_say_nothing():

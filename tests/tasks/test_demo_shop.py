@@ -12,14 +12,13 @@ from tasks.resolve import list_tasks, make_env
 
 
 def _id(obs, words):
-    line = next(line for line in obs["text"].splitlines() if words in line and line.startswith("["))
-    return re.match(r"\[(\w+)\]", line)[1]
+    return re.search(re.escape(words) + r" \[(\w+)\]", obs["text"])[1]
 
 
 def _play(env, seed, code=None, product=None):
     obs, _ = env.reset(seed=seed)
-    seen = re.search(r"code for today is (\S+)", obs["text"])[1]
-    wanted = product or re.search(r"Order the (.*?)\.", obs["goal"])[1]
+    seen = re.search(r"pickup code is (\w+)", obs["text"])[1]
+    wanted = product or re.search(r"Order the (.*?) with", obs["goal"])[1]
     result = None
     for name, words, more in (
         ("click", f'link "{wanted}"', {}),
@@ -27,7 +26,7 @@ def _play(env, seed, code=None, product=None):
         ("fill", 'textbox "Pickup code"', {"text": code or seen}),
         ("click", 'button "Place order"', {}),
     ):
-        assert name != "fill" or seen not in obs["text"]  # only the home page shows it
+        assert name != "fill" or f"code is {seen}" not in obs["text"]  # only the home page shows it
         result = env.step({"name": name, "args": {"id": _id(obs, words), **more}})
         obs = result[0]
     return result
@@ -48,8 +47,8 @@ def test_the_right_order_scores_one(env, seed):
 
 
 def test_a_wrong_code_is_refused_and_said(env):
-    obs, reward, terminated, _, _ = _play(env, 1, code="maple-00")
-    assert (reward, terminated) == (0.0, False) and "maple-00 is not the pickup code" in obs["text"]
+    obs, reward, terminated, _, _ = _play(env, 1, code="maple0")
+    assert (reward, terminated) == (0.0, False) and "maple0 is not the pickup code" in obs["text"]
 
 
 def test_the_wrong_product_scores_nothing(env):
@@ -70,7 +69,7 @@ def test_doing_nothing_or_claiming_success_scores_nothing(env):
 def test_seeds_decide_everything(env):
     first, again, other = env.reset(seed=5)[0], env.reset(seed=5)[0], env.reset(seed=6)[0]
     assert first == again and first["goal"] != other["goal"]
-    assert len({catalogue(seed).code for seed in range(20)}) > 15
+    assert len({catalogue(seed).code for seed in range(20)}) > 10
 
 
 def test_unknown_tasks_name_the_closest():
