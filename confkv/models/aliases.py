@@ -51,7 +51,7 @@ _ALL = (
     Alias(
         name="qwen2.5-coder-0.5b",
         hub_id="Qwen/Qwen2.5-Coder-0.5B-Instruct",
-        summary="0.5B, quick on two cores",
+        summary="0.5B, quick on two cores; acts on simple pages only",
         licence="Apache-2.0",
         gguf_file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
         sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
@@ -76,4 +76,4 @@ _ALL = (
     ),
 )
 ALIASES: dict[str, Alias] = {alias.name: alias for alias in _ALL}
-DEFAULT_ALIAS = "qwen2.5-coder-0.5b"
+DEFAULT_ALIAS = "qwen2.5-coder-1.5b"
