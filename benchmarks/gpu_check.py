@@ -1,4 +1,6 @@
-"""One prepared check for a machine with a GPU: correct first, then quick. Also runs on a CPU (``--device cpu --small``).
+"""One prepared check for a machine with a GPU: correct first, then quick.
+
+On a bare checkout: ``PYTHONPATH=.:kernels python benchmarks/gpu_check.py``; a rehearsal: ``--device cpu --small``.
 
 Needs no network: the model has SmolLM2's shape and random weights, which changes neither correctness nor times.
 
@@ -21,8 +23,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "kernels")]
 
 import torch
 import transformers
