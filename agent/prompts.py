@@ -35,7 +35,8 @@ click("e54")
 MAX_REMINDER = 400  # characters of a goal that is said again under each page
 # Earlier pages leave the cache: what is written down in a reply outlives them.
 ASK = (
-    "Write one sentence (facts of this page that you will need later, and the next step), then actions in a code block."
+    "Write one sentence (facts of this page that you will need later, and the next steps), "
+    "then actions in a code block."
 )
 
 

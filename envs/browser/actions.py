@@ -317,6 +317,8 @@ class Actor:
         url = given.strip().strip("<>\"'")
         if re.match(r"^[/?#.]", url) and not url.startswith("//"):
             url = self.tabs.current.evaluate("u => new URL(u, document.baseURI).href", url)
+        elif self.tabs.current.url.startswith("file:") and url == self.tabs.shown_url(self.tabs.current.url):
+            _fail("this page is open already; act on what is on it")
         elif not re.match(r"^[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)", url):
             url = "http://" + url.removeprefix("//")
         parts = urlsplit(url)
