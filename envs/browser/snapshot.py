@@ -25,6 +25,8 @@ STATES = ("checked", "disabled", "selected", "expanded", "pressed", "invalid", "
 MAX_OPTIONS = 60
 MAX_VALUE = 2000
 
+#: The head of a line that has an id: role, name if there is one, id.
+LINE = re.compile(r'^[\w-]+(?: "[^"]*")? \[(?P<id>e\d+)\]')
 _HEAD = re.compile(r'^(?P<role>[A-Za-z][\w-]*)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<attrs>(?: \[[^\]]*\])*)$')
 _ATTR = re.compile(r"\[([\w-]+)(?:=([^\]]*))?\]")
 _PLAIN = re.compile(r'^(?P<head>[A-Za-z][\w-]*(?: "(?:[^"\\]|\\.)*")?(?: \[[^\]]*\])*)(?P<rest>:.*)?$')

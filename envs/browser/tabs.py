@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Dialog, Error, FileChooser, Page
 
 from envs.browser.clickables import WATCH, marked_snapshot
 from envs.browser.ids import Ids
-from envs.browser.snapshot import Element, Node, clean, nameless, parse, render
+from envs.browser.snapshot import LINE, Element, Node, clean, nameless, parse, render
 
 SNAPSHOT_TIMEOUT = 5_000
 MAX_TABS = 8
@@ -47,7 +47,7 @@ class View:
     @property
     def focus(self) -> str:
         """The line of the field that has the cursor, "" if there is none."""
-        return next((line for line in self.lines if line.startswith("[") and line.endswith("focused)")), "")
+        return next((line for line in self.lines if LINE.match(line) and line.endswith("focused)")), "")
 
 
 @dataclass
@@ -176,15 +176,15 @@ class Tabs:
     def _hide_passwords(self, page: Page, lines: list[str]) -> None:
         """Replace the values of password fields; only fields with a value are asked for their type."""
         for number, line in enumerate(lines):
-            if not line.startswith("[") or ' value "' not in line:
+            found = LINE.match(line)
+            if found is None or not line.startswith(' value "', found.end()):
                 continue
-            element = self.elements.get(line[1 : line.index("]")])
+            element = self.elements.get(found["id"])
             if element is None or element.role != "textbox":
                 continue
             kind = page.locator(element.selector).evaluate("el => el.type", timeout=1000)
             if kind == "password":
-                head, _, tail = line.partition(' value "')
-                lines[number] = f'{head} value "(hidden)"{tail[tail.rfind(chr(34)) + 1 :]}'
+                lines[number] = f'{found[0]} value "(hidden)"{line[line.rfind(chr(34)) + 1 :]}'
 
     def _fallback(self, page: Page, error: Error) -> list[str]:
         reason = clean(error.message.splitlines()[0])[:120]

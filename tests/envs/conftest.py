@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from envs.browser import BrowserEnv
+from envs.browser.snapshot import LINE
 from envs.records import TaskSpec
 
 PAGES = {
@@ -96,9 +96,9 @@ class Player:
         return self.obs["text"]
 
     def id(self, words: str) -> str:
-        found = [line for line in self.obs["text"].splitlines() if words in line and line.startswith("[")]
+        found = [line for line in self.obs["text"].splitlines() if words in line and LINE.match(line)]
         assert found, f"{words!r} not in:\n{self.obs['text']}"
-        return re.match(r"\[(\w+)\]", found[0])[1]
+        return LINE.match(found[0])["id"]
 
     def line(self, words: str) -> str:
         return next((line for line in self.obs["text"].splitlines() if words in line), "")

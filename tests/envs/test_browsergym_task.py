@@ -22,6 +22,8 @@ def test_click_button_right_and_wrong(make_player):
     player.reset(seed=1)
     first = player.obs["text"]
     wanted = re.search(r'"(.*)"', player.obs["goal"])[1]
+    shown = re.search(r"url: (\S+)", first)[1]
+    assert "open already" in player.do("goto", url=shown) and player.obs["text"] == first
     player.do("click", f'button "{wanted}"')
     assert (player.reward, player.terminated, player.info["raw_reward"]) == (1.0, True, 1.0)
     player.reset(seed=1)
