@@ -11,6 +11,7 @@ from agent.parser import parse_reply
 from agent.transcript import Transcript
 
 FENCE = "```\n"
+MIN_THOUGHT = 64  # tokens; a quarter of the limit where that is more: a thought that runs on never comes to act
 MIN_ROOM = 16  # tokens that must be left for it to be worth going on
 _ANNOUNCED = re.compile(r":[ \t]*\n\s*$")  # "Actions:", and a new line
 _BLOCK = re.compile(r"```[^`]*\w\([^`]*```\s*$")  # a code block with a call in it, just closed
@@ -34,6 +35,7 @@ class Reply:
         self._grammar = grammar
         self._ids: list[int] = []  # of the reply, the leading ones included
         self._confidences: list[float] = []
+        self._thought = MIN_THOUGHT
         self.text, self.count, self.cut = "", 0, False
 
     @property
@@ -49,6 +51,7 @@ class Reply:
         self, max_new_tokens: int, temperature: float, seed: int, on_token: Callable[[Any], None] = lambda token: None
     ) -> None:
         """Sample to a stop token, to the end of a block of actions, or to the limit."""
+        self._thought = max(MIN_THOUGHT, max_new_tokens // 4)
         self._go_on(max_new_tokens, temperature, seed, on_token)
         room = max_new_tokens - self.count
         if self.cut or room < MIN_ROOM or not self._wants_a_block(self.text):
@@ -94,6 +97,9 @@ class Reply:
                 written += token.text
                 if int(token.id) in stops:
                     ended = True
+                elif sampled >= self._thought and not before and self._wants_a_block(written):
+                    ended = True
+                    break
                 elif "\n" in token.text and _ANNOUNCED.search(written) and self._wants_a_block(written):
                     ended = True
                     break

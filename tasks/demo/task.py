@@ -31,7 +31,7 @@ class ShopTask:
         else:
             self._shop.stock(stock)
         return {
-            "goal": f"Order the {stock.wanted.name} with the pickup code.",
+            "goal": f"Order the {stock.wanted.name} with the pickup code in the notice.",
             "url": f"http://{HOST}/",
             "hosts": {HOST: f"127.0.0.1:{self._shop.port}"},
             "seed": seed,
