@@ -68,6 +68,12 @@ class Reply:
     def _piece(self, token: int) -> str:
         return str(self._tokenizer.decode([token], clean_up_tokenization_spaces=False))
 
+    def _should_act(self, piece: str, written: str, sampled: int, led: bool) -> bool:
+        """Whether the thought has run on, or actions are announced, and no block is open yet."""
+        too_long = sampled >= self._thought and not led
+        announced = "\n" in piece and _ANNOUNCED.search(written) is not None
+        return (too_long or announced) and self._wants_a_block(written)
+
     @staticmethod
     def _wants_a_block(text: str) -> bool:
         return "```" not in text and "<think>" not in text and not parse_reply(text).actions
@@ -97,10 +103,7 @@ class Reply:
                 written += token.text
                 if int(token.id) in stops:
                     ended = True
-                elif sampled >= self._thought and not before and self._wants_a_block(written):
-                    ended = True
-                    break
-                elif "\n" in token.text and _ANNOUNCED.search(written) and self._wants_a_block(written):
+                elif self._should_act(token.text, written, sampled, bool(before)):
                     ended = True
                     break
                 elif "`" in token.text and _BLOCK.search(written):

@@ -428,3 +428,10 @@ def test_two_episodes_do_not_share_anything() -> None:
     second = play(['click("e2")'] * 2, max_turns=2)
     assert first.session.tokens == second.session.tokens
     assert first.result.stop_reason == second.result.stop_reason == "step_limit"
+
+
+def test_a_thought_that_runs_on_is_led_into_a_block() -> None:
+    played = play([("on and " * 60, False), 'answer("42")'], leads=['click("e1")\n```'], max_new_tokens=256)
+    record = played.result.turn_records[0]
+    assert record.reply == ("on and " * 60)[:64] + '\n```\nclick("e1")\n```'
+    assert (played.session.retracted, record.reply_tokens) == ([], 64 + len('click("e1")\n```'))
