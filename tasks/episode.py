@@ -7,7 +7,6 @@ import logging
 import platform
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from tasks.errors import TaskError
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
 from tasks.live import View, fetch_progress, megabytes, times
 from tasks.records import KV, Episode, Seconds, Settings
+from tasks.signals import handled
 from tasks.steps import StepWriter
 
 PACKAGES = ("confkv", "torch", "transformers", "playwright", "gymnasium", "browsergym-core", "miniwob")
@@ -110,21 +110,6 @@ def prepare(options: Options) -> Plan:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait: closing the browser and writing the records takes a second or two."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in stops}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
 def logged(stream: TextIO) -> Iterator[None]:
     """Send what the agent logs, tracebacks above all, to ``stream`` and not to the terminal."""
     logger, handler = logging.getLogger("agent"), logging.StreamHandler(stream)
@@ -168,7 +153,8 @@ class _Run:
                 result = self._loop()
         except (Exception, KeyboardInterrupt) as error:
             failure = error
-        with uninterrupted():
+        # Ctrl-C and its like wait: closing the browser and writing the records takes a second or two.
+        with handled(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             try:
                 self.env.close()
             except Exception as error:  # the episode counts for more than a browser that will not close

@@ -6,13 +6,14 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
+
+from tasks.signals import handled
 
 EXAMPLES = """\
 Examples:
@@ -57,22 +58,9 @@ def _stdout_for_result_only() -> Iterator[None]:
         os.close(kept)
 
 
-@contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     """SIGTERM and a closed terminal end the episode as Ctrl-C does: browser closed, records written."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    raise KeyboardInterrupt
 
 
 def run(
@@ -121,7 +109,7 @@ def run(
     with contextlib.ExitStack() as stack:
         if json:
             stack.enter_context(_stdout_for_result_only())
-        stack.enter_context(_terminate_as_interrupt())
+        stack.enter_context(handled(_interrupt, signal.SIGTERM, signal.SIGHUP))
         plan = prepare(
             Options(
                 task=task,
