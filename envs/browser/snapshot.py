@@ -73,7 +73,8 @@ class Element:
 
     @property
     def label(self) -> str:
-        return self.role + (f' "{self.name}"' if self.name else "") + f" [{self.id}]"
+        """The head of its line."""
+        return self.role + (f" {_quote(self.name)}" if self.name else "") + f" [{self.id}]"
 
 
 def clean(text: str) -> str:
@@ -208,10 +209,7 @@ class _Renderer:
                 self._announced(index, node)
             elif node.text or (node.name and not node.children):
                 self._text(index, node.text or node.name)
-
-    def finish(self) -> None:
-        """Close a mark that the page left open."""
-        self._close()
+        self._close()  # a mark that the page left open
 
     def _siblings(self, index: int) -> list[int]:
         parent = self.nodes[index].parent
@@ -306,7 +304,7 @@ class _Renderer:
         if not controls or node.role == "combobox":
             self._take(index)
         element = Element(self.assign(role, name), node.ref, role, name, disabled="disabled" in node.attrs)
-        line = element.label if not name else f"{role} {_quote(name)} [{element.id}]"
+        line = element.label
         if value and node.role != "combobox":
             line += f" value {_quote(value)}"
         if node.role == "combobox" and options:
@@ -389,5 +387,4 @@ def render(
     """Lines of the page and the elements behind their ids; ``assign(role, name)`` hands out an id a call."""
     renderer = _Renderer(nodes, assign, marked or [])
     renderer.run()
-    renderer.finish()
     return renderer.lines, renderer.elements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs.browser.clickables import CLOSE, MID, OPEN, Clickable
 from envs.browser.ids import Ids
-from envs.browser.snapshot import clean, nameless, parse, render
+from envs.browser.snapshot import LINE, clean, nameless, parse, render
 from envs.browser.window import Window
 
 
@@ -96,3 +96,12 @@ def test_nameless_controls_are_those_that_say_nothing():
   - /url: /x
 """
     assert [node.ref for node in nameless(parse(snapshot))] == ["e2", "e5"]
+
+
+def test_a_quotation_mark_in_a_name_does_not_break_the_head_of_a_line():
+    marked = [Clickable("div", "clickable", "")]
+    nodes = parse(f'- text: {OPEN}0{MID}Say "hi"{CLOSE}\n- button "Say \\"no\\"" [ref=e1]')
+    lines, elements = render(nodes, Ids().page("http://site.test/"), marked)
+    assert lines == ["clickable \"Say 'hi'\" [e1]", "button \"Say 'no'\" [e2]"]
+    assert [LINE.match(line)["id"] for line in lines] == ["e1", "e2"]
+    assert [element.label for element in elements.values()] == lines
