@@ -7,13 +7,10 @@ box, not a link). Text arguments are free. The model chooses; what could only co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import regex
 
 from agent.actions import ACTIONS, DIRECTIONS, MAX_ACTIONS, Param
-
-Allow = Callable[[int], bool]
 
 _LINE = re.compile(r'^\s*([\w-]+)(?: "[^"\n]*")? \[((?:f\d+)?e\d+)\]', re.MULTILINE)
 _OPEN = r"[\w+-]*[ \t]*\n"  # the rest of the line that opens the block
@@ -44,16 +41,15 @@ class Grammar:
         self._elements = {key: role for role, key in _LINE.findall(page)}
         calls = [call for name in ACTIONS if (call := self._call(name))]
         call = f"(?:{'|'.join(calls)})"
-        self._calls = regex.compile(rf"{_OPEN}{call}(?:\n{call}){{0,{MAX_ACTIONS - 1}}}")
-        self._block = regex.compile(rf"{_OPEN}{call}(?:\n{call}){{0,{MAX_ACTIONS - 1}}}\n```\s*")
+        self._block = regex.compile(rf"{_OPEN}{call}(?:\n{call}){{0,{MAX_ACTIONS - 1}}}(?:\n```\s*)?")
 
     def accepts(self, block: str) -> bool:
         """Whether ``block`` (what follows the opening backticks) can still become, or is, a whole block."""
         return self._block.fullmatch(block, partial=True) is not None
 
     def complete(self, block: str) -> bool:
-        """Whether ``block`` is calls and nothing is missing but the closing fence."""
-        return self._calls.fullmatch(block.rstrip()) is not None
+        """Whether ``block`` is calls and nothing is missing but at most the closing fence."""
+        return self._block.fullmatch(block.rstrip()) is not None
 
     def _call(self, name: str) -> str:
         """The pattern of a call; "" where the page has nothing it could act on."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent import prompts
 from agent.grammar import Grammar
 from agent.parser import ParsedReply, parse_reply
 from agent.records import ActionRecord, EpisodeResult, StopReason, TurnRecord
-from agent.reply import Reply
+from agent.reply import Reply, SessionLike
 from agent.transcript import Piece, Transcript
 
 MAX_PARSE_FAILURES = 3
@@ -19,33 +19,6 @@ MAX_USELESS = 3  # times the same actions may be without effect on the same page
 _log = logging.getLogger(__name__)
 
 Event = Callable[[dict[str, Any]], None]
-
-
-class TokenLike(Protocol):
-    """A sampled token."""
-
-    id: int
-    text: str
-    confidence: float
-
-
-class SessionLike(Protocol):
-    """What the loop needs of a KV session."""
-
-    @property
-    def stats(self) -> Any: ...
-
-    def extend(self, ids: list[int], segment: Any) -> Any: ...
-
-    def retract(self) -> int | None: ...
-
-    def generate(
-        self,
-        max_new_tokens: int = 256,
-        temperature: float = 0.0,
-        stop_ids: Iterable[int] | None = None,
-        seed: int | None = None,
-    ) -> Iterator[Any]: ...
 
 
 class EnvLike(Protocol):
@@ -131,7 +104,7 @@ class _Episode:
             self.result.turn_records.append(record)
             try:
                 parsed, cut = self._think(record, message)
-                reason = self._act(record, parsed, cut)
+                reason = self._act(record, parsed)
                 record.complete = True
             finally:
                 record.seconds = time.perf_counter() - started
@@ -190,7 +163,7 @@ class _Episode:
         )
         return parsed, reply.cut
 
-    def _act(self, record: TurnRecord, parsed: ParsedReply, cut: bool) -> StopReason | None:
+    def _act(self, record: TurnRecord, parsed: ParsedReply) -> StopReason | None:
         """Carry out the actions in order, up to the first that fails, leaves the page or ends the episode."""
         if not parsed.actions:
             self.failures += 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 from agent.grammar import Grammar, block_of
 from agent.parser import parse_reply
@@ -15,6 +15,34 @@ MIN_THOUGHT = 64  # tokens; a quarter of the limit where that is more: a thought
 MIN_ROOM = 16  # tokens that must be left for it to be worth going on
 _ANNOUNCED = re.compile(r":[ \t]*\n\s*$")  # "Actions:", and a new line
 _BLOCK = re.compile(r"```[^`]*\w\([^`]*```\s*$")  # a code block with a call in it, just closed
+
+
+class TokenLike(Protocol):
+    """A sampled token."""
+
+    id: int
+    text: str
+    confidence: float
+
+
+class SessionLike(Protocol):
+    """What the loop needs of a KV session."""
+
+    @property
+    def stats(self) -> Any: ...
+
+    def extend(self, ids: list[int], segment: Any) -> Any: ...
+
+    def retract(self) -> int | None: ...
+
+    def generate(
+        self,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        stop_ids: Iterable[int] | None = None,
+        seed: int | None = None,
+        allow: Callable[[int], bool] | None = None,
+    ) -> Iterator[Any]: ...
 
 
 class Reply:
@@ -30,12 +58,11 @@ class Reply:
         cut: the token limit ended it, not the model.
     """
 
-    def __init__(self, session: Any, transcript: Transcript, tokenizer: Any, grammar: Grammar | None = None) -> None:
+    def __init__(self, session: SessionLike, transcript: Transcript, tokenizer: Any, grammar: Grammar) -> None:
         self._session, self._transcript, self._tokenizer = session, transcript, tokenizer
         self._grammar = grammar
         self._ids: list[int] = []  # of the reply, the leading ones included
         self._confidences: list[float] = []
-        self._thought = MIN_THOUGHT
         self.text, self.count, self.cut = "", 0, False
 
     @property
@@ -51,7 +78,6 @@ class Reply:
         self, max_new_tokens: int, temperature: float, seed: int, on_token: Callable[[Any], None] = lambda token: None
     ) -> None:
         """Sample to a stop token, to the end of a block of actions, or to the limit."""
-        self._thought = max(MIN_THOUGHT, max_new_tokens // 4)
         self._go_on(max_new_tokens, temperature, seed, on_token)
         room = max_new_tokens - self.count
         if self.cut or room < MIN_ROOM or not self._wants_a_block(self.text):
@@ -68,9 +94,8 @@ class Reply:
     def _piece(self, token: int) -> str:
         return str(self._tokenizer.decode([token], clean_up_tokenization_spaces=False))
 
-    def _should_act(self, piece: str, written: str, sampled: int, led: bool) -> bool:
+    def _should_act(self, piece: str, written: str, too_long: bool) -> bool:
         """Whether the thought has run on, or actions are announced, and no block is open yet."""
-        too_long = sampled >= self._thought and not led
         announced = "\n" in piece and _ANNOUNCED.search(written) is not None
         return (too_long or announced) and self._wants_a_block(written)
 
@@ -80,13 +105,13 @@ class Reply:
 
     def _go_on(self, limit: int, temperature: float, seed: int | None, on_token: Callable[[Any], None]) -> None:
         stops: Sequence[int] = self._transcript.stop_ids
-        before = self._transcript.reply_text(self._ids)
-        written, sampled = before, 0
+        written, sampled = self._transcript.reply_text(self._ids), 0
+        thought = max(MIN_THOUGHT, limit // 4)
         ended = False
 
         def allow(token: int) -> bool:
-            block = block_of(written) if self._grammar else None
-            if block is None or self._grammar is None:
+            block = block_of(written)
+            if block is None:
                 return True
             if token in stops:
                 return self._grammar.complete(block)
@@ -103,7 +128,7 @@ class Reply:
                 written += token.text
                 if int(token.id) in stops:
                     ended = True
-                elif self._should_act(token.text, written, sampled, bool(before)):
+                elif self._should_act(token.text, written, sampled >= thought):
                     ended = True
                     break
                 elif "`" in token.text and _BLOCK.search(written):
