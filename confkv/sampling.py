@@ -18,16 +18,11 @@ def sample(logits: Tensor, temperature: float, rng: torch.Generator, allow: Call
         allow: which tokens may be chosen; the others' probability goes to these in proportion. Where it allows none,
             it is not followed: a reply that breaks a grammar can be read and answered, a hung one cannot.
     """
-    if temperature <= 0:
-        best = int(logits.argmax())
-        if allow is None or allow(best):
-            return best
-        return next((token for token in logits.argsort(descending=True).tolist() if allow(token)), best)
-    p = torch.softmax(logits.float().cpu() / temperature, -1)
-    first = token = int(torch.multinomial(p, 1, generator=rng))
-    while allow is not None and not allow(token):
-        p[token] = 0.0
-        if not bool(p.sum() > 0):
-            return first
-        token = int(torch.multinomial(p, 1, generator=rng))
-    return token
+    greedy = temperature <= 0
+    p = logits if greedy else torch.softmax(logits.float().cpu() / temperature, -1)
+    first = int(p.argmax()) if greedy else int(torch.multinomial(p, 1, generator=rng))
+    if allow is None or allow(first):
+        return first
+    # A draw without replacement, of which the first one allowed is taken, is a draw from those allowed.
+    order = p.argsort(descending=True) if greedy else torch.multinomial(p, int((p > 0).sum()), generator=rng)
+    return next((token for token in order.tolist() if allow(token)), first)

@@ -208,7 +208,7 @@ class Session:
                 token, self.pending = self.pending, None
                 self._feed([token], [0], "decode")
             before = time.perf_counter()
-            token = self._sample(temperature, allow)
+            token = sample(self._logits, temperature, self._rng, allow)
             self._seconds["decode"] += time.perf_counter() - before
             self.pending = token
             self.tokens.append(token)
@@ -229,10 +229,6 @@ class Session:
         if token is not None:
             self.tokens.pop()
         return token
-
-    def _sample(self, temperature: float, allow: Callable[[int], bool] | None) -> int:
-        assert self._logits is not None
-        return sample(self._logits, temperature, self._rng, allow)
 
     # -- positions ----------------------------------------------------------------------------------------------
 
