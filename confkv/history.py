@@ -16,7 +16,12 @@ from confkv_kernels import History, calibrate, dequantise, quantise, take_rows
 if TYPE_CHECKING:
     from confkv.store import Store
 
-_SLACK = 64
+SLACK = 64
+
+
+def roomy(need: int) -> int:
+    """Capacity for ``need`` slots of a part that grows token by token: an eighth more, so that copies stay few."""
+    return need + max(SLACK, need // 8)
 
 
 def move_to_history(store: Store, lane: int, count: int) -> None:
@@ -52,7 +57,7 @@ def _codes_with_room(store: Store, need: int) -> History:
         h = History(code, code.clone(), gain, gain.clone(), scale, scale.clone())
     used, capacity = max(store.n_history), h.k.shape[2]
     if need > capacity:
-        room = need + max(_SLACK, need // 8)
+        room = roomy(need)
         k, v, k_gain, v_gain = (store.resized(x, used, room) for x in (h.k, h.v, h.k_gain, h.v_gain))
         h = History(k, v, k_gain, v_gain, h.k_scale, h.v_scale)
     store.codes = h

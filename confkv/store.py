@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from confkv.history import compact_mixed, drop_one_mixed, move_to_history, turn_history
-from confkv.rope import rotate as rotate
+from confkv.history import SLACK, compact_mixed, drop_one_mixed, move_to_history, roomy, turn_history
+from confkv.rope import rotate
 from confkv_kernels import History, dequantise, keep_indices, take_rows
 
 #: Columns of the metadata.
@@ -21,7 +21,6 @@ MASS, HOLD, POS = 0, 1, 2
 SINK, PROTECTED, PINNED = 1, 2, 4
 #: Positions leave the window for the history in blocks, so that quantising is not paid at every token.
 _BLOCK = 32
-_SLACK = 64
 
 
 class Store:
@@ -117,8 +116,8 @@ class Store:
         """New capacity for ``need`` slots; None: leave it."""
         if need > capacity:
             # A known large request is met exactly; token by token, an eighth is added.
-            return need if extra > 1 else need + max(_SLACK, need // 8)
-        if shrink and capacity > need + max(2 * _SLACK, need // 4):
+            return need if extra > 1 else roomy(need)
+        if shrink and capacity > need + max(2 * SLACK, need // 4):
             return need
         return None
 

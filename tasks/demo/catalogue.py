@@ -17,31 +17,9 @@ THINGS = {
 }
 COLOURS = ("Blue", "Green", "Red", "Yellow", "White", "Grey")
 WORDS = (
-    "amber",
-    "maple",
-    "coral",
-    "cedar",
-    "pearl",
-    "olive",
-    "lemon",
-    "river",
-    "cloud",
-    "tulip",
-    "honey",
-    "ivory",
-    "lilac",
-    "mango",
-    "ocean",
-    "onion",
-    "peach",
-    "quartz",
-    "raven",
-    "stone",
-    "sugar",
-    "tiger",
-    "violet",
-    "walnut",
-)
+    "amber", "maple", "coral", "cedar", "pearl", "olive", "lemon", "river", "cloud", "tulip", "honey", "ivory",
+    "lilac", "mango", "ocean", "onion", "peach", "quartz", "raven", "stone", "sugar", "tiger", "violet", "walnut",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,7 @@ def keep_indices(score: Tensor, lengths: list[int], targets: list[int]) -> Tenso
     """
     lanes, _, n = score.shape
     widest = max(targets)
-    drops = [length - target for length, target in zip(lengths, targets, strict=True)]
     slots = torch.arange(n, device=score.device)
-    if min(lengths) == n and min(drops) == max(drops) == 1:
-        # The steady state of decoding: one slot leaves every lane. argmin returns the first of equals.
-        gone = score.argmin(-1, keepdim=True)
-        kept = slots[: n - 1]
-        return kept + (kept >= gone).long()
     length = torch.tensor(lengths, device=score.device).view(lanes, 1, 1)
     target = torch.tensor(targets, device=score.device).view(lanes, 1, 1)
     valid = slots < length
