@@ -50,7 +50,7 @@ def session_step(session: Session) -> Step:
 def dynamic_step(model: Any, count: int, vocabulary: int) -> Step:
     """One greedy decode step of transformers with its DynamicCache and sdpa."""
     cache = DynamicCache(config=model.config)
-    ids = torch.randint(100, vocabulary - 100, (1, count), generator=torch.Generator().manual_seed(1))
+    ids = torch.randint(100, vocabulary - 100, (1, count), generator=torch.Generator().manual_seed(1)).to(model.device)
     for start in range(0, count, 512):
         out = model(input_ids=ids[:, start : start + 512], past_key_values=cache, use_cache=True, logits_to_keep=1)
     state = {"token": out.logits[:, -1:].argmax(-1)}
@@ -63,16 +63,21 @@ def dynamic_step(model: Any, count: int, vocabulary: int) -> Step:
     return step
 
 
-def interleave(steps: dict[str, Step], repeats: int) -> dict[str, list[float]]:
-    """Seconds of ``repeats`` calls of each step, taken in turns so that drift hits all alike."""
+def interleave(steps: dict[str, Step], repeats: int, wait: Callable[[], None] = lambda: None) -> dict[str, list[float]]:
+    """Seconds of ``repeats`` calls of each step, taken in turns so that drift hits all alike.
+
+    ``wait`` returns once the device has done what it was given.
+    """
     times: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         for _ in range(3):
             step()
     for _ in range(repeats):
         for name, step in steps.items():
+            wait()
             start = time.perf_counter()
             step()
+            wait()
             times[name].append(time.perf_counter() - start)
     return times
 

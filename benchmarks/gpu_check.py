@@ -5,7 +5,7 @@ On a bare checkout: ``PYTHONPATH=.:kernels python benchmarks/gpu_check.py``; a r
 Needs no network: the model has SmolLM2's shape and random weights, which changes neither correctness nor times.
 
 1. Gold: an evicted session's logits in float32 against one masked full forward pass.
-2. Kernels: attention and mass on the device against float64 on the CPU.
+2. Kernels: attention mass on the device against float64 on the CPU.
 3. Times: decode steps of ``full``, ``confkv`` and transformers' DynamicCache at several lengths, interleaved.
 
 Prints a table; writes ``gpu_check.json`` under ``$OUT`` (or ``--out``). Exit code 1 if a check fails.
@@ -19,19 +19,16 @@ import os
 import platform
 import statistics
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import decode
 import torch
 import transformers
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from confkv.engine import Engine
 from confkv_kernels import attention_mass
-
-Step = Callable[[], Any]
 
 
 def model(device: str, dtype: torch.dtype, small: bool) -> Any:
@@ -65,7 +62,8 @@ def gold(device: str, small: bool) -> float:
     session = engine.session()
     session.extend(ids[0, :first].tolist())
     kept = [session.original_positions(lane)[0].tolist() for lane in range(len(engine.windows))]
-    got = engine.forward(ids[:, first:], torch.arange(first, 400, device=device).unsqueeze(0), _begun(session, 40))
+    session.cache.begin(400 - first)
+    got = engine.forward(ids[:, first:], torch.arange(first, 400, device=device).unsqueeze(0), session.cache)
 
     causal = torch.full((400, 400), float("-inf"), device=device).triu(1)
     hooks = []
@@ -84,11 +82,6 @@ def gold(device: str, small: bool) -> float:
     return float((got - expected).abs().max())
 
 
-def _begun(session: Any, steps: int) -> Any:
-    session.cache.begin(steps)
-    return session.cache
-
-
 def kernel_error(device: str) -> float:
     """Largest error of the recorded mass on the device against float64."""
     g = torch.Generator().manual_seed(2)
@@ -99,60 +92,27 @@ def kernel_error(device: str) -> float:
     return float((got - expected).abs().max())
 
 
-def sync(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-
-
-def session_step(engine: Engine, count: int) -> tuple[Any, Step]:
-    session = engine.session()
-    session.extend(torch.randint(5, 4000, (count,), generator=torch.Generator().manual_seed(3)).tolist())
-    stream = session.generate(max_new_tokens=10**9, stop_ids=[])
-    return session, lambda: next(stream)
-
-
-@torch.no_grad()
-def dynamic_step(net: Any, count: int, device: str) -> Step:
-    cache = DynamicCache(config=net.config)
-    ids = torch.randint(5, 4000, (1, count), generator=torch.Generator().manual_seed(3)).to(device)
-    for start in range(0, count, 512):
-        out = net(input_ids=ids[:, start : start + 512], past_key_values=cache, use_cache=True, logits_to_keep=1)
-    state = {"token": out.logits[:, -1:].argmax(-1)}
-
-    @torch.no_grad()
-    def step() -> None:
-        logits = net(input_ids=state["token"], past_key_values=cache, use_cache=True, logits_to_keep=1).logits
-        state["token"] = logits[:, -1:].argmax(-1)
-
-    return step
-
-
 def times(device: str, counts: list[int], repeats: int, small: bool) -> list[dict[str, Any]]:
-    dtype = torch.bfloat16
-    net, plain = model(device, dtype, small), model(device, dtype, small)
+    """A row for each number of tokens held: median step times, and what management and the cache take."""
+    net, plain = model(device, torch.bfloat16, small), model(device, torch.bfloat16, small)
     plain.set_attn_implementation("sdpa")
+    vocabulary = net.config.vocab_size
+    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     rows = []
     for count in counts:
-        steps: dict[str, Step] = {"dynamic_cache": dynamic_step(plain, count, device)}
-        sessions = {}
-        for policy in ("full", "confkv"):
-            sessions[policy], steps[policy] = session_step(Engine(net, None, policy, policy), count)
-        for step in steps.values():
-            for _ in range(3):
-                step()
-        spent: dict[str, list[float]] = {name: [] for name in steps}
+        sessions = {
+            policy: decode.filled_session(Engine(net, None, policy, policy), count, vocabulary)
+            for policy in ("full", "confkv")
+        }
+        steps = {name: decode.session_step(session) for name, session in sessions.items()}
+        steps["dynamic_cache"] = decode.dynamic_step(plain, count, vocabulary)
         managed = sessions["confkv"].stats.seconds["manage"]
-        for _ in range(repeats):
-            for name, step in steps.items():
-                sync(device)
-                start = time.perf_counter()
-                step()
-                sync(device)
-                spent[name].append(time.perf_counter() - start)
+        spent = decode.interleave(steps, repeats, wait)
         row: dict[str, Any] = {"tokens": count}
         row.update({f"{name}_ms": round(1e3 * statistics.median(values), 3) for name, values in spent.items()})
         row["full_over_confkv"] = round(row["full_ms"] / row["confkv_ms"], 2)
-        row["manage_ms"] = round(1e3 * (sessions["confkv"].stats.seconds["manage"] - managed) / repeats, 3)
+        # The three steps before the measured ones are managed too.
+        row["manage_ms"] = round(1e3 * (sessions["confkv"].stats.seconds["manage"] - managed) / (repeats + 3), 3)
         row["full_mb"] = round(sessions["full"].stats.bytes / 1e6, 1)
         row["confkv_mb"] = round(sessions["confkv"].stats.bytes / 1e6, 1)
         print(row, flush=True)
