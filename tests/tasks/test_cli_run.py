@@ -230,6 +230,8 @@ def test_stop_signal_ends_the_browser_and_keeps_the_episode(number: signal.Signa
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Started from a background job of a script, the tests inherit a SIGINT that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         wait_for(lambda: (out / "screenshots" / "000.png").exists() or process.poll() is not None, 200)
