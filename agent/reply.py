@@ -42,6 +42,7 @@ class SessionLike(Protocol):
         stop_ids: Iterable[int] | None = None,
         seed: int | None = None,
         allow: Callable[[int], bool] | None = None,
+        segment: Any = "text",
     ) -> Iterator[Any]: ...
 
 
@@ -119,7 +120,12 @@ class Reply:
 
         try:
             for token in self._session.generate(
-                max_new_tokens=limit, temperature=temperature, stop_ids=stops, seed=seed, allow=allow
+                max_new_tokens=limit,
+                temperature=temperature,
+                stop_ids=stops,
+                seed=seed,
+                allow=allow,
+                segment="reply",
             ):
                 self._ids.append(int(token.id))
                 self._confidences.append(float(token.confidence))

@@ -34,7 +34,7 @@ def check_room(session: Session, held: list[int], releases: bool) -> None:
 
     Args:
         held: why each of the tokens to come does not compete.
-        releases: the previous observation competes from now on.
+        releases: the next turn begins; what the last one protected competes from now on.
     """
     limit, cache, policy = session.engine.max_positions, session.cache, session.engine.policy
     if limit is None or cache.seen + len(held) <= limit:
@@ -45,7 +45,7 @@ def check_room(session: Session, held: list[int], releases: bool) -> None:
     lanes = sum(window is None for window in session.engine.windows)
     lengths, kept = (store.lengths, store.held) if store is not None else ([0] * lanes, [0] * lanes)
     if store is not None and releases:
-        kept = store.pinned()
+        kept = store.held_after_release()
     nominal = policy.budget.at(None)
     assert nominal is not None
     budgets = policy.budget.per_layer(nominal, lanes)

@@ -17,7 +17,7 @@ from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import MASS_ROWS, Manager
 from confkv.sampling import sample
-from confkv.store import PINNED, PROTECTED, SINK
+from confkv.store import FRESH, PINNED, PROTECTED, SINK
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Phase = Literal["prefill", "decode"]
 
 #: Why the positions of a segment do not compete. Everything else competes from the start.
-SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": 0, "text": 0}
+SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": FRESH, "text": 0}
 
 
 class Session:
@@ -67,7 +67,8 @@ class Session:
         Args:
             ids: token ids; the last sampled token is fed before them and must not be repeated here.
             segment: ``system`` and ``goal`` are never evicted; the newest ``observation`` is protected until the next
-                one arrives; ``reply`` and ``text`` compete at once.
+                one arrives, a ``reply`` until the next but one (so that it is there whole while it is written and
+                while the next one is); ``text`` competes at once.
 
         Raises:
             ConfkvError: unknown segment, nothing to append, or a full cache at the model's position limit.
@@ -80,7 +81,7 @@ class Session:
         held = [SEGMENTS[segment]] * len(ids)
         fed = list(ids)
         if self.pending is not None:
-            fed, held = [self.pending, *fed], [0, *held]
+            fed, held = [self.pending, *fed], [held[0] if segment == "reply" else 0, *held]
         positions.check_room(self, held, releases=segment == "observation")
         if segment == "observation":
             self._counts["turn"] += 1
@@ -104,7 +105,7 @@ class Session:
         return min(count, self.engine.chunk) + 1
 
     def _release(self) -> None:
-        """The previous observation loses its protection and competes."""
+        """The previous observation, and the reply before the last, lose their protection and compete."""
         if self.cache.store is None or self._manager is None:
             return
         start = time.perf_counter()
@@ -179,6 +180,7 @@ class Session:
         stop_ids: Iterable[int] | None = None,
         seed: int | None = None,
         allow: Callable[[int], bool] | None = None,
+        segment: str = "text",
     ) -> Iterator[Token]:
         """Sample a reply, token by token.
 
@@ -192,10 +194,14 @@ class Session:
             seed: reseeds the session's generator; None continues it.
             allow: tells of a token id whether it may come next (a grammar); asked for likely ones only. Confidence
                 and policy do not see it.
+            segment: what the tokens are to the cache, as in :meth:`extend`. An agent's turns are ``reply``; as they
+                are protected, whatever they hold is on top of the budget.
 
         Raises:
-            ConfkvError: nothing was fed yet.
+            ConfkvError: unknown segment, or nothing was fed yet.
         """
+        if segment not in SEGMENTS:
+            raise ConfkvError(f"unknown segment '{segment}'; use one of {', '.join(SEGMENTS)}")
         if self._logits is None:
             raise ConfkvError("nothing to continue; call extend() before generate()")
         stops = self.engine.stop_ids if stop_ids is None else frozenset(stop_ids)
@@ -206,7 +212,7 @@ class Session:
             start = time.perf_counter()
             if self.pending is not None:
                 token, self.pending = self.pending, None
-                self._feed([token], [0], "decode")
+                self._feed([token], [SEGMENTS[segment]], "decode")
             before = time.perf_counter()
             token = sample(self._logits, temperature, self._rng, allow)
             self._seconds["decode"] += time.perf_counter() - before

@@ -17,8 +17,9 @@ from confkv_kernels import History, dequantise, keep_indices, take_rows
 
 #: Columns of the metadata.
 MASS, HOLD, POS = 0, 1, 2
-#: Values of HOLD, added up: why a slot does not compete. The last two do not count against the budget either.
-SINK, PROTECTED, PINNED = 1, 2, 4
+#: Values of HOLD, added up: why a slot does not compete. All but SINK do not count against the budget either. A release
+#: turns FRESH into PROTECTED, and what was PROTECTED before competes.
+SINK, PROTECTED, FRESH, PINNED = 1, 2, 4, 8
 #: Positions leave the window for the history in blocks, so that quantising is not paid at every token.
 _BLOCK = 32
 
@@ -54,7 +55,7 @@ class Store:
         self.int8, self.window, self.sinks, self.evicts = int8, window, sinks, evicts
         self.n_fp = [0] * lanes
         self.n_history = [0] * lanes
-        #: slots per lane that are PROTECTED or PINNED, and so do not count against the budget
+        #: slots per lane that are PROTECTED, FRESH or PINNED, and so do not count against the budget
         self.held = [0] * lanes
         self.k = torch.empty(lanes, heads, 0, dim, dtype=dtype, device=self.device)
         self.v = torch.empty_like(self.k)
@@ -135,15 +136,19 @@ class Store:
 
         Args:
             first: position of the first of them.
-            hold: for each, a sum of SINK, PROTECTED and PINNED, or 0 where it competes; empty: all compete.
+            hold: for each, a sum of SINK, PROTECTED, FRESH and PINNED, or 0 where it competes; empty: all compete.
         """
         if not self.evicts or not self.lanes:
             return
         lengths = self.lengths
-        if steps == 1 and not any(hold) and min(lengths) == max(lengths):
+        held = sum(h >= PROTECTED for h in hold)
+        self.held = [h + held for h in self.held]
+        if steps == 1 and min(lengths) == max(lengths):
             row = self.meta[:, :, lengths[0] - 1]
             row.zero_()
             row[..., POS] = first
+            if hold:
+                row[..., HOLD] = hold[0]
             return
         rows = torch.zeros(steps, 3, device=self.device)
         rows[:, POS] = torch.arange(first, first + steps, device=self.device, dtype=torch.float32)
@@ -151,21 +156,20 @@ class Store:
             rows[:, HOLD] = torch.tensor(hold, device=self.device, dtype=torch.float32)
         for lane, n in enumerate(lengths):
             self.meta[lane, :, n - steps : n] = rows
-        held = sum(h >= PROTECTED for h in hold)
-        self.held = [h + held for h in self.held]
 
     def release(self) -> None:
-        """Let PROTECTED positions compete from now on."""
+        """Let PROTECTED positions compete from now on; FRESH ones are PROTECTED until the next release."""
         if not self.evicts or not self.lanes:
             return
         hold = self.meta[:, :, : max(self.lengths), HOLD]
-        protected = (hold == PROTECTED) | (hold == PROTECTED + SINK)
-        hold.sub_(protected * float(PROTECTED))
+        sink, why = hold % 2, hold - hold % 2
+        why = torch.where(why == FRESH, float(PROTECTED), torch.where(why == PROTECTED, 0.0, why))
+        hold.copy_(why + sink)
         self.held = [int((hold[lane, 0, :n] >= PROTECTED).sum()) for lane, n in enumerate(self.lengths)]
 
-    def pinned(self) -> list[int]:
-        """Slots of each lane that are PINNED: what :attr:`held` becomes with :meth:`release`."""
-        return [int((self.meta[lane, 0, :n, HOLD] >= PINNED).sum()) for lane, n in enumerate(self.lengths)]
+    def held_after_release(self) -> list[int]:
+        """What :attr:`held` becomes with :meth:`release`."""
+        return [int((self.meta[lane, 0, :n, HOLD] >= FRESH).sum()) for lane, n in enumerate(self.lengths)]
 
     # -- reading ------------------------------------------------------------------------------------------------
 

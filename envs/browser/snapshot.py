@@ -22,6 +22,8 @@ INTERACTIVE = {
 TEXT_ENTRY = {"textbox", "searchbox", "spinbutton", "combobox"}
 ANNOUNCED = {"heading", "img", "dialog", "alertdialog", "alert", "status", "progressbar", "meter", "tooltip"}
 STATES = ("checked", "disabled", "selected", "expanded", "pressed", "invalid", "required")
+#: Parts of a page that get a line of their own, so that a site's own links are not taken for the page's content.
+LANDMARKS = {"banner": "Site header", "navigation": "Navigation", "main": "Main part", "contentinfo": "Site footer"}
 MAX_OPTIONS = 60
 MAX_VALUE = 2000
 
@@ -192,6 +194,7 @@ class _Renderer:
         self.nodes, self.assign, self.marked = nodes, assign, marked
         self.open: tuple[int, list[str]] | None = None  # a marked element under way and its text so far
         self.lines: list[str] = []
+        self.part = 0  # lines up to and with the one that names the part of the page under way; 0: none
         self.elements: dict[str, Element] = {}
         self.skip: set[int] = set()
 
@@ -199,6 +202,8 @@ class _Renderer:
         for index, node in enumerate(self.nodes):
             if index in self.skip:
                 continue
+            if node.role in LANDMARKS and self.open is None:
+                self._landmark(node)
             if node.role == "text":
                 self._text(index, node.text)
             elif node.actionable:
@@ -210,6 +215,18 @@ class _Renderer:
             elif node.text or (node.name and not node.children):
                 self._text(index, node.text or node.name)
         self._close()  # a mark that the page left open
+        self._drop_empty_part()
+
+    def _landmark(self, node: Node) -> None:
+        """A line that says which part of the page begins; one that turns out empty gives way to the next."""
+        self._drop_empty_part()
+        self.lines.append(LANDMARKS[node.role] + (f" {_quote(unmarked(node.name))}" if node.name else "") + ":")
+        self.part = len(self.lines)
+
+    def _drop_empty_part(self) -> None:
+        if self.part and self.part == len(self.lines):
+            self.lines.pop()
+        self.part = 0
 
     def _siblings(self, index: int) -> list[int]:
         parent = self.nodes[index].parent

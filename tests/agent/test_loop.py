@@ -68,7 +68,9 @@ class FakeSession:
         stop_ids: Any = None,
         seed: int | None = None,
         allow: Callable[[int], bool] = lambda token: True,
+        segment: str = "text",
     ) -> Iterator[FakeToken]:
+        assert segment == "reply", "the cache would not protect it while it is written"
         reply = next(self.leads, "") if self.led else next(self.replies)
         self.led = False
         if isinstance(reply, BaseException):

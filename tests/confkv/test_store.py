@@ -12,7 +12,7 @@ from torch import Tensor
 
 from confkv.manager import Manager
 from confkv.policies import parse_policy
-from confkv.store import PINNED, PROTECTED, SINK, Store
+from confkv.store import FRESH, PINNED, PROTECTED, SINK, Store
 
 LANES, HEADS, DIM, GROUPS = 2, 2, 16, 2
 SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.5"
@@ -77,7 +77,7 @@ class Driver:
         return [held + n for n in self.policy.budget.per_layer(self.budget, LANES)]
 
     def release(self) -> None:
-        self.hold = [h & ~PROTECTED for h in self.hold]
+        self.hold = [(h & ~PROTECTED & ~FRESH) | (PROTECTED if h & FRESH else 0) for h in self.hold]
         self.store.release()
         self._evict(None)
 
@@ -150,9 +150,9 @@ POLICIES = [
     "window:16,sinks=3",
 ]
 STEP = st.one_of(
-    st.tuples(st.just("feed"), st.integers(1, 30), st.sampled_from([0, 0, 0, PINNED])),
+    st.tuples(st.just("feed"), st.integers(1, 30), st.sampled_from([0, 0, FRESH, PINNED])),
     st.tuples(st.just("observation"), st.integers(1, 30), st.just(PROTECTED)),
-    st.tuples(st.just("decode"), st.integers(1, 12), st.sampled_from([0, 1])),
+    st.tuples(st.just("decode"), st.integers(1, 12), st.sampled_from([0, 1, FRESH])),
 )
 
 
@@ -160,7 +160,7 @@ def _run(driver: Driver, steps: list[tuple[str, int, int]], tolerance: float) ->
     for kind, count, flag in steps:
         if kind == "decode":
             for i in range(count):
-                driver.feed(1, confidence=0.9 if (i + flag) % 2 else 0.1)
+                driver.feed(1, flag & FRESH, confidence=0.9 if (i + flag) % 2 else 0.1)
                 if i % 4 == 0 or i == count - 1:
                     driver.check(tolerance)
             continue
@@ -191,9 +191,9 @@ INT8 = [
 @given(
     steps=st.lists(
         st.one_of(
-            st.tuples(st.just("feed"), st.integers(20, 70), st.sampled_from([0, 0, PINNED])),
+            st.tuples(st.just("feed"), st.integers(20, 70), st.sampled_from([0, 0, FRESH, PINNED])),
             st.tuples(st.just("observation"), st.integers(20, 70), st.just(PROTECTED)),
-            st.tuples(st.just("decode"), st.integers(1, 40), st.sampled_from([0, 1])),
+            st.tuples(st.just("decode"), st.integers(1, 40), st.sampled_from([0, 1, FRESH])),
         ),
         min_size=3,
         max_size=7,

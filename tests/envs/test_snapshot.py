@@ -105,3 +105,21 @@ def test_a_quotation_mark_in_a_name_does_not_break_the_head_of_a_line():
     assert lines == ["clickable \"Say 'hi'\" [e1]", "button \"Say 'no'\" [e2]"]
     assert [LINE.match(line)["id"] for line in lines] == ["e1", "e2"]
     assert [element.label for element in elements.values()] == lines
+
+
+def test_parts_of_a_page_are_named_where_they_hold_something():
+    snapshot = """
+- banner [ref=e1]:
+  - navigation "Shop \\"A\\"" [ref=e2]:
+    - link "Home" [ref=e3]
+- navigation [ref=e4]
+- main [ref=e5]:
+  - heading "Lamps" [ref=e6]
+- contentinfo [ref=e7]
+"""
+    assert lines_of(snapshot) == [
+        "Navigation \"Shop 'A'\":",
+        'link "Home" [e1]',
+        "Main part:",
+        'heading "Lamps"',
+    ]
