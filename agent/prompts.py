@@ -11,11 +11,11 @@ from agent.records import ActionRecord
 _EXAMPLE = """\
 Goal: Ask for a key for the room on the sign.
 Page:
-Sign: room 12
+Sign: Hazel room
 link "Lost and found" [e41]
 link "Keys" [e42]
 Reply:
-The room is 12, so open Keys.
+It is the Hazel room, so open Keys.
 ```
 click("e42")
 ```
@@ -25,9 +25,9 @@ radio "One key" [e52]
 radio "Two keys" [e53]
 button "Ask" [e54]
 Reply:
-Fill in room 12, choose one key, then ask.
+Fill in Hazel, choose one key, then ask.
 ```
-fill("e51", "12")
+fill("e51", "Hazel")
 click("e52")
 click("e54")
 ```"""
