@@ -31,7 +31,7 @@ def play(engine: Engine, text: str, turns: int, observation: int, reply: int) ->
         begin = 400 + turn * observation
         session.extend(ids[begin : begin + observation], "observation")
         fed = time.perf_counter()
-        for _ in session.generate(reply, stop_ids=[]):
+        for _ in session.generate(reply, stop_ids=[], segment="reply"):
             pass
         done = time.perf_counter()
         rows.append(

@@ -228,6 +228,28 @@ class Session:
             if token in stops:
                 return
 
+    def score(self, ids: list[int]) -> list[float]:
+        """Teacher-forced decoding: log p of each token given all before it (nats).
+
+        Each is then fed by a decode step of its own, with confidence and eviction as if it had been sampled.
+
+        Raises:
+            ConfkvError: nothing was fed yet, or a sampled token waits (:meth:`retract` it or :meth:`extend` first).
+        """
+        if self._logits is None or self.pending is not None:
+            raise ConfkvError("score() needs a session that was extended and has no sampled token waiting")
+        out = []
+        for token in ids:
+            start = time.perf_counter()
+            out.append(float(self._logits.float().log_softmax(-1)[token]))
+            self.tokens.append(token)
+            self._feed([token], [0], "decode")
+            seconds, kept = time.perf_counter() - start, self._kept()
+            self.steps.append(
+                StepRecord(self._counts["turn"], self._confidence, self._budget, kept, self._allocated(), seconds)
+            )
+        return out
+
     def retract(self) -> int | None:
         """Take back the last sampled token, which still waits to be fed: a stop token after which the reply is to go
         on. Returns it, or None if no token waits."""
