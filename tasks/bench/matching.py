@@ -1,0 +1,178 @@
+"""Equal bytes: a policy's size is solved so that its mean device bytes are those of another policy.
+
+Nominal budgets do not compare: policies differ in precision, metadata, and in how long they stay below their budget.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confkv.errors import PolicyError
+from confkv.policies import Policy, list_policies, parse_policy
+from tasks.errors import TaskError
+
+#: Parameters that set a policy's size, the first set that it has all of. Sets are scaled together.
+SIZES = (("n",), ("n_high", "n_low"))
+#: How far a solved policy may lie above the target before the next smaller size is taken: rounding only, so that
+#: "within 2%" does not become "2% more for everyone but the reference".
+OVER = 0.001
+
+Build = Callable[[int], Policy]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy to compare.
+
+    Attributes:
+        label: what the table calls it.
+        policy: as it was written.
+        size: its own size (the first size parameter); None where it has none (``full``).
+        at: the same policy at another size, its other size parameters scaled along; None where ``size`` is.
+    """
+
+    label: str
+    policy: Policy
+    size: int | None = None
+    at: Build | None = None
+
+
+def parameters(spec: str) -> dict[str, int | float | str]:
+    """All parameters of a spec, those at their default too."""
+    policy = parse_policy(spec)
+    name, _, rest = policy.spec.partition(":")
+    info = next(info for info in list_policies() if info.name == name)
+    values = dict(info.params)
+    for piece in filter(None, rest.split(",")):
+        key, eq, text = piece.partition("=")
+        if not eq:
+            key, text = str(info.positional), piece
+        values[key] = type(info.params[key])(text)
+    return values
+
+
+def candidate(spec: str, label: str | None = None) -> Candidate:
+    """A spec as a candidate, e.g. ``confkv:tau=0.5``; its ratio of n_high to n_low is kept at every size.
+
+    Raises:
+        PolicyError: unknown policy or parameter.
+    """
+    policy = parse_policy(spec)
+    name = policy.spec.partition(":")[0]
+    values = parameters(policy.spec)
+    names = next((names for names in SIZES if all(key in values for key in names)), None)
+    if names is None:
+        return Candidate(label or spec, policy)
+    size = int(values[names[0]])
+    shares = {key: int(values[key]) / size for key in names}
+
+    def at(size: int) -> Policy:
+        sized = values | {key: max(1, round(size * share)) for key, share in shares.items()}
+        return parse_policy(f"{name}:{','.join(f'{key}={value}' for key, value in sized.items())}")
+
+    return Candidate(label or spec, policy, size, at)
+
+
+def rebudgeted(base: Candidate, label: str, mark: str, change: Callable[[Policy], Policy]) -> Candidate:
+    """``base`` with every policy it builds changed; ``mark`` tells its spec from the base's."""
+
+    def changed(policy: Policy) -> Policy:
+        return dataclasses.replace(change(policy), spec=f"{policy.spec}+{mark}")
+
+    at = base.at
+    return Candidate(label, changed(base.policy), base.size, None if at is None else lambda size: changed(at(size)))
+
+
+def known(specs: list[str]) -> tuple[list[str], list[str]]:
+    """The specs whose policy exists here, and the others."""
+    names = {info.name for info in list_policies()}
+    here = [spec for spec in specs if spec.partition(":")[0] in names]
+    return here, [spec for spec in specs if spec not in here]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved size.
+
+    Attributes:
+        size: the size.
+        value: mean bytes at that size.
+        ratio: value / target.
+        matched: whether the ratio is within the tolerance.
+        probes: sizes that were tried.
+    """
+
+    size: int
+    value: float
+    ratio: float
+    matched: bool
+    probes: int
+
+
+def solve(
+    measure: Callable[[int], float],
+    target: float,
+    guess: int,
+    *,
+    tolerance: float = 0.02,
+    accept: float | None = None,
+    probes: int = 18,
+    largest: int = 1 << 20,
+) -> Solution:
+    """The largest size whose measured bytes do not exceed the target, by bracketing and bisection.
+
+    The store allocates in blocks, so bytes over size are a staircase: on one stair the largest size is the fair one,
+    since the policy pays for the whole stair. Where that size is further below the target than the tolerance allows,
+    the closest size that was tried is taken.
+
+    Args:
+        measure: mean bytes at a size, non-decreasing; may raise PolicyError where a size is too small for the policy.
+        target: bytes to meet.
+        guess: where to begin.
+        tolerance: relative distance that counts as matched.
+        accept: the guess itself is taken where it is this close.
+        probes: sizes to try at most.
+        largest: no size above.
+
+    Raises:
+        TaskError: no size that was tried can be built.
+    """
+    values: dict[int, float] = {}
+
+    def fits(size: int) -> bool:
+        if size not in values:
+            try:
+                values[size] = measure(size)
+            except PolicyError:
+                values[size] = float("-inf")  # too small to be built
+        return values[size] <= target * (1 + OVER)
+
+    low, high = (guess, None) if fits(guess) else (None, guess)
+    if accept is not None and abs(values[guess] / target - 1) <= accept:
+        return _solution(values, guess, target, tolerance)
+    step = max(1, guess // 4)
+    while low is not None and high is None and low < largest and len(values) < probes:
+        size = min(low + step, largest)
+        low, high, step = (size, None, 2 * step) if fits(size) else (low, size, step)
+    while low is None and high is not None and high > 1 and len(values) < probes:
+        size = max(high - step, 1)
+        low, high, step = (size, high, step) if fits(size) else (None, size, 2 * step)
+    while low is not None and high is not None and high - low > 1 and len(values) < probes:
+        near = values[low] >= target * (1 - tolerance)
+        if near and high - low <= low // 100:
+            break
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    built = [size for size, value in values.items() if value > 0]
+    if not built:
+        raise TaskError("no size of the policy can be built near the match; match a larger one")
+    if low is None or values[low] < target * (1 - tolerance):
+        low = min(built, key=lambda size: (abs(values[size] / target - 1), -size))
+    return _solution(values, low, target, tolerance)
+
+
+def _solution(values: dict[int, float], size: int, target: float, tolerance: float) -> Solution:
+    ratio = values[size] / target
+    return Solution(size, values[size], ratio, abs(ratio - 1) <= tolerance, len(values))
