@@ -190,6 +190,11 @@ def perplexity(runs: Sequence[Run]) -> float:
     return math.exp(sum(run.nll for run in runs) / sum(run.tokens for run in runs))
 
 
+def gap_closed(full: float, window: float, policy: float) -> float | None:
+    """Share of the perplexity that a window loses on full KV which the policy wins back; 1 is full's, 0 window's."""
+    return (window - policy) / (window - full) if window > full else None
+
+
 def difference(a: Sequence[Run], b: Sequence[Run]) -> Interval | None:
     """Perplexity of ``a`` minus that of ``b``; segments are resampled, the same ones for both."""
 
@@ -215,7 +220,7 @@ def _row(
     target: float | None,
 ) -> PolicyRow:
     value, best, held = perplexity(runs), perplexity(full), _mean_bytes(runs)
-    gap = (floor - value) / (floor - best) if floor is not None and floor > best else None
+    gap = gap_closed(best, floor, value) if floor is not None else None
     ratio = held / target if target is not None else None
     texts: dict[str, list[Run]] = {segment.text.name: [] for segment in bench.segments}
     for segment, run in zip(bench.segments, runs, strict=True):

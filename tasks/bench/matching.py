@@ -161,7 +161,7 @@ def solve(
         low, high, step = (size, high, step) if fits(size) else (None, size, 2 * step)
     while low is not None and high is not None and high - low > 1 and len(values) < probes:
         near = values[low] >= target * (1 - tolerance)
-        if near and high - low <= low // 100:
+        if near and high - low <= low // 50:
             break
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -169,7 +169,7 @@ def solve(
     if not built:
         raise TaskError("no size of the policy can be built near the match; match a larger one")
     if low is None or values[low] < target * (1 - tolerance):
-        low = min(built, key=lambda size: (abs(values[size] / target - 1), -size))
+        low = min(built, key=lambda size: (round(abs(values[size] / target - 1), 6), values[size], -size))
     return _solution(values, low, target, tolerance)
 
 
