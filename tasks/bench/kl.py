@@ -168,7 +168,7 @@ def run(options: Options) -> KlSummary:
             rows=rows,
         )
         title = f"KL shift when the newest {options.remove} positions are removed"
-        write(options.out, summary, _table(rows), figures.scatter(panels, title))
+        write(options.out, summary, table(rows), figures.scatter(panels, title))
     return summary
 
 
@@ -243,7 +243,7 @@ def _words(row: KlRow) -> str:
     return f"Pearson {_interval(row.pearson)}, Spearman {_interval(row.spearman)}"
 
 
-def _table(rows: Sequence[KlRow]) -> str:
+def table(rows: Sequence[KlRow]) -> str:
     columns = ["model", "positions", "Pearson (95%)", "Spearman (95%)", "mean KL", "KL at c < 0.7", "KL at c >= 0.7"]
     cells: list[list[object]] = [
         [

@@ -190,7 +190,7 @@ def run(options: Options) -> NeedleSummary:
         title = f"{options.model}: {', '.join(kinds)} needles found, {options.needles * len(texts)} a cell and kind"
         panels = {spec: _heat(of_policy, lengths, depths) for spec, of_policy in answers.items()}
         names = [f"{length:,}" for length in lengths], [f"{depth:g}" for depth in depths]
-        write(options.out, summary, _table(rows), figures.heat_maps(panels, *names, title))
+        write(options.out, summary, table(rows), figures.heat_maps(panels, *names, title))
     return summary
 
 
@@ -282,7 +282,7 @@ def _heat(answers: Sequence[Answer], lengths: list[int], depths: list[float]) ->
     return out
 
 
-def _table(rows: Sequence[NeedleRow]) -> str:
+def table(rows: Sequence[NeedleRow]) -> str:
     kinds, lengths = list(rows[0].by_kind), list(rows[0].by_length)
     columns = ["policy", "found", "95%", "asked", *kinds, *(f"{n} tokens" for n in lengths), "mean MB", "host MB"]
     cells: list[list[object]] = []

@@ -265,7 +265,7 @@ def run(options: Options) -> QuantSummary:
         names = [f"{row.precision} (simulated)" if row.simulated else row.precision for row in rows]
         title = f"{options.model}: history older than {options.window} positions, {options.tokens:,} tokens"
         values, sizes = [row.perplexity for row in rows], [row.mean_bytes for row in rows]
-        write(options.out, summary, _table(rows), figures.precision(names, values, sizes, title))
+        write(options.out, summary, table(rows), figures.precision(names, values, sizes, title))
     return summary
 
 
@@ -306,7 +306,7 @@ def _row(found: Sequence[Coded]) -> QuantRow:
     )
 
 
-def _table(rows: Sequence[QuantRow]) -> str:
+def table(rows: Sequence[QuantRow]) -> str:
     columns = ["history", "how", "perplexity", "error of keys", "error of values", "bits a number", "mean MB"]
     cells: list[list[object]] = [
         [
