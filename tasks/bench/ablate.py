@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import struct
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from confkv.policies import Policy, parse_policy
+from confkv.policies import parse_policy
 from tasks.bench import figures
-from tasks.bench.comparison import compare
+from tasks.bench.comparison import Bench, compare
 from tasks.bench.decode import Run
-from tasks.bench.matching import Candidate, candidate, known, parameters, rebudgeted
+from tasks.bench.matching import Candidate, candidate, known, parameters
 from tasks.bench.model import load
 from tasks.bench.output import circumstances, write
 from tasks.bench.ppl import Options, PplSummary, heading, opened, prepare, settings, table
@@ -19,7 +17,9 @@ from tasks.bench.progress import Progress
 from tasks.bench.results import open_log
 from tasks.errors import TaskError
 
-#: The values of each sweep; those of the method's own are left out of the sweep, the full method stands for them.
+Values = dict[str, int | float | str]
+
+#: The values of each sweep; the method's own is left out of its sweep, the full method stands for it.
 SWEEPS: dict[str, tuple[float, ...]] = {
     "alpha": (0.0, 0.25, 0.5, 0.65, 0.8, 1.0),
     "tau": (0.3, 0.5, 0.7, 0.9),
@@ -27,47 +27,16 @@ SWEEPS: dict[str, tuple[float, ...]] = {
     "protect": (8, 16, 32, 64),
     "w": (32, 64, 128, 256),
 }
-PARTS = ("random", "recency only", "mass only", "no confidence", "shuffled confidence")
-
-
-@dataclass(frozen=True)
-class Shuffled:
-    """A budget by confidence whose signal is cut: a step counts as confident with probability ``share``, whatever its
-    confidence is. The draw is a hash of the confidence's bits, so the budget has no state and a run can be repeated.
-    """
-
-    base: Policy
-    share: float
-    seed: int = 0
-
-    @property
-    def smallest(self) -> int | None:
-        return self.base.budget.smallest
-
-    @property
-    def tau(self) -> float:
-        return float(getattr(self.base.budget, "tau", getattr(getattr(self.base.budget, "base", None), "tau", 0.7)))
-
-    def at(self, confidence: float | None) -> int | None:
-        """The base's budget at full or at no confidence."""
-        if confidence is None:
-            return self.base.budget.at(None)
-        digest = hashlib.sha256(struct.pack("<dq", confidence, self.seed)).digest()
-        sure = int.from_bytes(digest[:8], "big") < self.share * 2**64
-        return self.base.budget.at(float("inf") if sure else float("-inf"))
-
-    def per_layer(self, nominal: int, layers: int) -> list[int]:
-        """The base's."""
-        return self.base.budget.per_layer(nominal, layers)
-
-
-def shuffled(base: Candidate, share: float, seed: int) -> Candidate:
-    """``base`` with its confidence shuffled; ``share`` is the share of confident steps to keep."""
-
-    def change(policy: Policy) -> Policy:
-        return dataclasses.replace(policy, budget=Shuffled(policy, share, seed))
-
-    return rebudgeted(base, "shuffled confidence", f"shuffled={share:.4f}/{seed}", change)
+#: One part taken away at a time: what the method needs to have for it, and what is changed.
+PARTS: dict[str, tuple[tuple[str, ...], Callable[[Values], Values]]] = {
+    "recency only": (("alpha",), lambda values: {"alpha": 0.0}),
+    "mass only": (("alpha",), lambda values: {"alpha": 1.0}),
+    "no confidence": (("n_high", "n_low"), lambda values: {"n_low": values["n_high"]}),
+    "shuffled confidence": (("shuffle",), lambda values: {"shuffle": 1}),
+    "recall at every step": (("gate",), lambda values: {"gate": "always"}),
+}
+#: Controls that are policies of their own.
+CONTROLS = ("random",)
 
 
 def with_parameters(spec: str, **changed: object) -> str:
@@ -77,27 +46,17 @@ def with_parameters(spec: str, **changed: object) -> str:
     return parse_policy(f"{name}:{','.join(f'{key}={value}' for key, value in values.items())}").spec
 
 
-def parts(method: str, chosen: list[str]) -> tuple[list[Candidate], list[str]]:
-    """The method without one of its parts each, as far as the registry and the method's parameters allow; and what is
-    left out. Shuffled confidence is not among them: its share has to be measured first."""
+def parts(method: str) -> tuple[list[Candidate], list[str]]:
+    """The method without one of its parts each, and the controls; and what this version or the method has not."""
     values = parameters(method)
-    out: list[Candidate] = []
-    absent = []
-    for name in chosen:
-        if name == "random":
-            here, _ = known(["random"])
-            out += [candidate(spec, name) for spec in here]
-            absent += [] if here else ["random (not in this version)"]
-        elif name in ("recency only", "mass only"):
-            if "alpha" in values:
-                out.append(candidate(with_parameters(method, alpha=float(name == "mass only")), name))
-            else:
-                absent.append(f"{name} ({method} has no alpha)")
-        elif name == "no confidence":
-            if {"n_high", "n_low"} <= set(values):
-                out.append(candidate(with_parameters(method, n_low=values["n_high"]), name))
-            else:
-                absent.append(f"{name} ({method} has no n_high and n_low)")
+    here, absent = known(list(CONTROLS))
+    out, absent = [candidate(spec) for spec in here], [f"{name} (not in this version)" for name in absent]
+    for name, (needed, change) in PARTS.items():
+        missing = [key for key in needed if key not in values]
+        if missing:
+            absent.append(f"{name} ({method.partition(':')[0]} has no {missing[0]})")
+        else:
+            out.append(candidate(with_parameters(method, **change(values)), name))
     return out, absent
 
 
@@ -120,14 +79,13 @@ def sweeps(method: str, chosen: list[str]) -> tuple[list[Candidate], list[str]]:
     return out, absent
 
 
-def run(options: Options, method: str = "confkv", chosen: str = "all", seed: int = 0) -> PplSummary:
+def run(options: Options, method: str = "confkv", chosen: str = "all") -> PplSummary:
     """Measure what is not on file yet, and write the summary, the table and the figure.
 
     Args:
         options: as for ``ppl``; ``policies`` adds further specs to the table.
         method: the full method, a spec.
         chosen: ``all``, ``parts``, ``sweeps``, or some of ``alpha tau decay protect w``.
-        seed: of the shuffled confidence.
 
     Raises:
         an exception with ``user_facing`` set: bad input.
@@ -138,30 +96,33 @@ def run(options: Options, method: str = "confkv", chosen: str = "all", seed: int
     checked = prepare(dataclasses.replace(options, policies=f"{method} {options.policies or ''}"))
     whole = [name for name in SWEEPS if name in words or {"all", "sweeps"} & set(words)]
     wants_parts = bool({"all", "parts"} & set(words))
-    without, absent = parts(method, list(PARTS) if wants_parts else [])
+    without, absent = parts(method) if wants_parts else ([], [])
     swept, absent_sweeps = sweeps(method, whole)
+    left_out = [*absent, *absent_sweeps]
     with open_log(options.out, Run) as log, Progress() as progress:
         progress.say(f"loading {options.model}")
         model = load(options.model, dtype=options.dtype, device=options.device, chunk=options.chunk)
         bench = opened(model, options, checked, log, progress)
         main = dataclasses.replace(checked.candidates[0], label="full method")
-        others = [*checked.candidates[1:], *without]
-        if wants_parts and {"n_high", "n_low"} <= set(parameters(method)):
-            rows, _ = compare(bench, [main], checked.match)
-            share = next(row for row in rows if row.policy == main.label).confident_share
-            others.append(shuffled(main, share, seed))
-        elif wants_parts:
-            absent.append(f"shuffled confidence ({method} has no n_high and n_low)")
-        bench.notes.clear()
-        rows, pairs = compare(bench, [main, *others, *swept], checked.match)
-        left_out = [*absent, *absent_sweeps]
+        others = [*checked.candidates[1:], *without, *swept]
+        if wants_parts and "gate" in parameters(method):
+            others.append(_random_gate(bench, method, main, checked.match))
+        rows, pairs = compare(bench, [main, *others], checked.match)
         notes = [f"left out: {', '.join(left_out)}"] if left_out else []
         summary = PplSummary(
             **circumstances("ablate", [options.model], model.dtype),
-            settings={**settings(options), "method": method, "what": words, "seed": seed},
+            settings={**settings(options), "method": method, "what": words},
             notes=[*notes, *bench.notes],
             rows=rows,
             pairs=[pair for pair in pairs if main.label in (pair.a, pair.b)],
         )
         write(options.out, summary, table(rows), figures.comparison(rows, f"{options.model}: {heading(options)}"))
     return summary
+
+
+def _random_gate(bench: Bench, method: str, main: Candidate, match: Candidate | None) -> Candidate:
+    """Recall on random steps, as many of them as the method itself was uncertain at."""
+    rows, _ = compare(bench, [main], match)
+    bench.notes.clear()
+    share = next(row for row in rows if row.policy == main.label).confident_share
+    return candidate(with_parameters(method, gate="random", rate=round(1 - share, 4)), "recall on random steps")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from confkv.policies import Policy
-from tasks.bench.decode import Run, decode, identity
-from tasks.bench.matching import Candidate, candidate, solve
+from tasks.bench.decode import Run, decode, identity, slots_for
+from tasks.bench.matching import Candidate, candidate, fill, solve
 from tasks.bench.model import Model
 from tasks.bench.progress import Progress
 from tasks.bench.results import ResultLog
@@ -87,53 +87,82 @@ class Bench:
     progress: Progress
     notes: list[str] = field(default_factory=list)
 
-    def run(self, policy: Policy, segment: Segment, tokens: int, label: str) -> Run:
+    def run(self, policy: Policy, segment: Segment, tokens: int, label: str, slots: int = 0) -> Run:
         """One run, from the log where it is there."""
 
         def measure() -> Run:
             self.progress.begin(label, tokens)
-            done = decode(self.model, policy, segment, self.prefix, tokens, self.progress.advance)
+            done = decode(self.model, policy, segment, self.prefix, tokens, self.progress.advance, slots)
             where = f"{segment.text.name}+{segment.start}"
             self.progress.say(
                 f"{label} [{policy.spec}] {where}: perplexity {math.exp(done.nll / tokens):.3f}, "
                 f"mean {done.mean_bytes / 1e6:.2f} MB, kept {done.kept:.0f}, {done.seconds:.1f} s"
+                + (f", outgrew {slots} slots" if done.grown else "")
             )
             return done
 
-        return self.log.measured(identity(self.model, policy, segment, self.prefix, tokens), measure)
+        return self.log.measured(identity(self.model, policy, segment, self.prefix, tokens, slots), measure)
 
-    def runs(self, policy: Policy, label: str) -> list[Run]:
+    def runs(self, policy: Policy, label: str, slots: int = 0) -> list[Run]:
         """A policy on every segment."""
-        return [self.run(policy, segment, self.tokens, label) for segment in self.segments]
+        return [self.run(policy, segment, self.tokens, label, slots) for segment in self.segments]
 
-    def sized(self, chosen: Candidate, match: Candidate | None) -> Policy:
-        """The policy at the size that meets the match's mean bytes; as written where it has none."""
-        if match is None or chosen.at is None or chosen.size is None or chosen.policy.spec == match.policy.spec:
-            return chosen.policy
-        at, reference = chosen.at, match.policy
+    def reference(self, match: Candidate) -> list[Run]:
+        """The match's runs, its store allocated for its (smallest) budget and the newest position."""
+        smallest = match.policy.budget.smallest
+        slots = smallest + 1 if smallest is not None and not match.policy.storage.int8 else 0
+        return self.runs(match.policy, match.label, slots)
 
-        def whole(size: int) -> float:
-            return _mean_bytes(self.runs(at(size), chosen.label))
+    def matched(self, chosen: Candidate, match: Candidate) -> tuple[Policy, list[Run]]:
+        """The policy at the size that meets the match's mean bytes, and its runs; as written where it has no size.
 
-        def short(size: int) -> float:
-            return self.run(at(size), self.segments[0], calibrate, f"calibrating {chosen.label}").mean_bytes
+        The store is allocated for the match's bytes at once, and the size is the largest that never outgrows them.
+        """
+        at, size, label = chosen.at, chosen.size, chosen.label
+        if at is None or size is None:
+            return chosen.policy, self.runs(chosen.policy, label)
+        target = mean_bytes(self.reference(match))
+        if chosen.policy.spec == match.policy.spec:
+            return chosen.policy, self.reference(match)
+        first, calibrate = self.segments[0], min(self.tokens, max(self.calibrate, 2 * (match.size or 0)))
+        slots = slots_for(self.model, chosen.policy, first, self.prefix, target)
+        guess = match.size or size
+        for _ in range(3):
+            if not slots:
+                break
 
-        target = _mean_bytes(self.runs(reference, match.label))
-        # A size that was never reached in a short run says nothing: twice the reference's must fit.
-        calibrate = min(self.tokens, max(self.calibrate, 2 * (match.size or 0)))
-        # The same nominal size is the first guess; where storage and metadata are alike, it is exact.
-        guess, accept = match.size or chosen.size, 0.001
-        if calibrate < self.tokens or len(self.segments) > 1:
-            short_target = self.run(reference, self.segments[0], calibrate, f"calibrating {match.label}").mean_bytes
-            guess = solve(short, short_target, guess, tolerance=TOLERANCE, accept=accept).size
-            accept = TOLERANCE
-        solved = solve(whole, target, guess, tolerance=TOLERANCE, accept=accept)
+            def whole(size: int, slots: int = slots) -> tuple[int, bool]:
+                return _used(self.runs(at(size), label, slots))
+
+            def short(size: int, slots: int = slots) -> tuple[int, bool]:
+                return _used([self.run(at(size), first, calibrate, f"calibrating {label}", slots)])
+
+            guess = slots - 1 if chosen.single else guess
+            if not chosen.single and calibrate < self.tokens:
+                guess = fill(short, slots, guess) or guess
+            found = fill(whole, slots, guess)
+            if found is None:
+                break
+            runs = self.runs(at(found), label, slots)
+            ratio = mean_bytes(runs) / target
+            if abs(ratio - 1) <= TOLERANCE:
+                return at(found), runs
+            slots, guess = int(slots / ratio), found  # state beside the slots has to be paid for as well
+
+        def grown(size: int) -> float:
+            return mean_bytes(self.runs(at(size), label))
+
+        solved = solve(grown, target, guess, tolerance=TOLERANCE, accept=0.001)
         if not solved.matched:
             self.notes.append(
-                f"{chosen.label}: no size within {TOLERANCE:.0%} of the match was found; the closest, "
+                f"{label}: no size within {TOLERANCE:.0%} of the match was found; the closest, "
                 f"{at(solved.size).spec}, holds {solved.ratio:.3f} of its bytes"
             )
-        return at(solved.size)
+        return at(solved.size), self.runs(at(solved.size), label)
+
+
+def _used(runs: Sequence[Run]) -> tuple[int, bool]:
+    return max(run.used for run in runs), any(run.grown for run in runs)
 
 
 def compare(
@@ -147,15 +176,13 @@ def compare(
     if match is not None and match.size is None:
         raise TaskError(f"--match {match.label} has no size to match; name one that has, as in --match window:512")
     chosen, window = _lined_up(candidates, match)
+    target = mean_bytes(bench.reference(match)) if match is not None else None
     results: list[tuple[Candidate, Policy, list[Run]]] = []
     for c in chosen:
         try:
-            policy = bench.sized(c, match)
+            results.append((c, *(bench.matched(c, match) if match else (c.policy, bench.runs(c.policy, c.label)))))
         except TaskError as error:
             bench.notes.append(f"{c.label} was left out: {error}")
-            continue
-        results.append((c, policy, bench.runs(policy, c.label)))
-    target = _mean_bytes(bench.runs(match.policy, match.label)) if match is not None else None
     floor = next((perplexity(runs) for c, _, runs in results if c is window), None)
     rows = [_row(bench, c, policy, runs, results[0][2], floor, target) for c, policy, runs in results]
     pairs = []
@@ -206,7 +233,8 @@ def difference(a: Sequence[Run], b: Sequence[Run]) -> Interval | None:
     return bootstrap(statistic, *(np.array(column) for column in columns))
 
 
-def _mean_bytes(runs: Sequence[Run]) -> float:
+def mean_bytes(runs: Sequence[Run]) -> float:
+    """Mean over segments of the sessions' mean allocated bytes."""
     return sum(run.mean_bytes for run in runs) / len(runs)
 
 
@@ -219,7 +247,7 @@ def _row(
     floor: float | None,
     target: float | None,
 ) -> PolicyRow:
-    value, best, held = perplexity(runs), perplexity(full), _mean_bytes(runs)
+    value, best, held = perplexity(runs), perplexity(full), mean_bytes(runs)
     gap = gap_closed(best, floor, value) if floor is not None else None
     ratio = held / target if target is not None else None
     texts: dict[str, list[Run]] = {segment.text.name: [] for segment in bench.segments}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -30,6 +31,9 @@ class Run(Row):
         kept: positions held, mean over steps and layers.
         evictions, recalls, looks: as the session counts them.
         confident: steps whose confidence reached the policy's tau.
+        slots: what was allocated for before the first scored token, in positions a layer; 0: as the session grows.
+        used: most positions that a layer held at once, the one just fed among them.
+        grown: whether the session had to allocate more than that.
     """
 
     start: int
@@ -44,9 +48,12 @@ class Run(Row):
     recalls: int
     looks: int
     confident: int
+    slots: int
+    used: int
+    grown: bool
 
 
-def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int) -> Identity:
+def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, slots: int) -> Identity:
     """What the run of ``policy`` over a segment is known by."""
     return Identity(
         bench="decode",
@@ -54,7 +61,7 @@ def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens
         fingerprint=model.fingerprint,
         policy=policy.spec,
         text=segment.text.digest,
-        parameters={**model.parameters, "start": segment.start, "prefix": prefix, "tokens": tokens},
+        parameters={**model.parameters, "start": segment.start, "prefix": prefix, "tokens": tokens, "slots": slots},
     )
 
 
@@ -64,19 +71,48 @@ def threshold(policy: Policy) -> float:
     return float(getattr(budget, "tau", getattr(getattr(budget, "base", None), "tau", TAU)))
 
 
-def decode(model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, advance: Advance) -> Run:
-    """Measure: ``segment.ids[:prefix]`` is prefilled as plain text, the next ``tokens`` are scored one by one."""
+def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
+    """Positions a layer that ``target`` bytes have room for under a policy, its metadata counted; found by prefilling.
+
+    0 where the store cannot be given a size: an INT8 history is a second part that grows by itself.
+    """
+    session = model.engine(policy).session()
+    session.extend(segment.ids[:prefix])
+    store = session.cache.store
+    if store is None or store.int8 or not store.lanes:
+        return 0
+    kinds = store.bytes_by_kind()
+    a_slot = kinds["fp"] / store.k.shape[2] + kinds["meta"] / max(1, store.meta.shape[2])
+    other = session.stats.bytes - kinds["fp"] - kinds["meta"]
+    return max(0, int((target - other) / a_slot + 1e-6))
+
+
+def decode(
+    model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, advance: Advance, slots: int = 0
+) -> Run:
+    """Measure: ``segment.ids[:prefix]`` is prefilled as plain text, the next ``tokens`` are scored one by one.
+
+    With ``slots`` the store is allocated for so many positions a layer after the prefix; it grows only where a layer
+    comes to hold more.
+    """
     clock = time.perf_counter()
     session = model.engine(policy).session()
     session.extend(segment.ids[:prefix])
+    store = session.cache.store
+    used = max(store.lengths, default=0) if store is not None else 0
+    if store is not None and slots > used + 1:
+        store.reserve(slots - used)
     scores: list[float] = []
     for begin in range(prefix, prefix + tokens, _SLICE):
         piece = segment.ids[begin : min(begin + _SLICE, prefix + tokens)]
         scores += session.score(piece)
         advance(len(piece))
+        used = max([used, *(store.lengths if store is not None else [])])
     stats, tau = session.stats, threshold(policy)
+    # Between two looks at the store the mean over layers says at least how far it went; the newest comes on top.
+    used = max(used, *(math.ceil(step.kept) for step in session.steps)) + 1
     return Run(
-        identity=identity(model, policy, segment, prefix, tokens),
+        identity=identity(model, policy, segment, prefix, tokens, slots),
         seconds=round(time.perf_counter() - clock, 3),
         start=segment.start,
         tokens=tokens,
@@ -90,4 +126,7 @@ def decode(model: Model, policy: Policy, segment: Segment, prefix: int, tokens: 
         recalls=int(getattr(stats, "recalls", 0)),
         looks=int(getattr(stats, "looks", 0)),
         confident=sum(step.confidence >= tau for step in session.steps),
+        slots=slots,
+        used=used,
+        grown=bool(slots) and store is not None and store.k.shape[2] > max(slots, prefix),
     )

@@ -5,7 +5,6 @@ Nominal budgets do not compare: policies differ in precision, metadata, and in h
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,12 +29,14 @@ class Candidate:
         label: what the table calls it.
         policy: as it was written.
         size: its own size (the first size parameter); None where it has none (``full``).
+        single: whether the size is one number, a fixed budget.
         at: the same policy at another size, its other size parameters scaled along; None where ``size`` is.
     """
 
     label: str
     policy: Policy
     size: int | None = None
+    single: bool = False
     at: Build | None = None
 
 
@@ -72,17 +73,7 @@ def candidate(spec: str, label: str | None = None) -> Candidate:
         sized = values | {key: max(1, round(size * share)) for key, share in shares.items()}
         return parse_policy(f"{name}:{','.join(f'{key}={value}' for key, value in sized.items())}")
 
-    return Candidate(label or spec, policy, size, at)
-
-
-def rebudgeted(base: Candidate, label: str, mark: str, change: Callable[[Policy], Policy]) -> Candidate:
-    """``base`` with every policy it builds changed; ``mark`` tells its spec from the base's."""
-
-    def changed(policy: Policy) -> Policy:
-        return dataclasses.replace(change(policy), spec=f"{policy.spec}+{mark}")
-
-    at = base.at
-    return Candidate(label, changed(base.policy), base.size, None if at is None else lambda size: changed(at(size)))
+    return Candidate(label or spec, policy, size, len(names) == 1, at)
 
 
 def known(specs: list[str]) -> tuple[list[str], list[str]]:
@@ -111,6 +102,52 @@ class Solution:
     probes: int
 
 
+def fill(
+    measure: Callable[[int], tuple[int, bool]], slots: int, guess: int, *, slack: float = 0.02, probes: int = 9
+) -> int | None:
+    """The size of a policy that fills an allocation of ``slots`` positions without outgrowing it.
+
+    Use follows size one for one, but for what an uncertain stretch adds, so each probe corrects the next by what was
+    left over or lacking; a bracket keeps that from going in circles.
+
+    Args:
+        measure: positions used at a size, and whether the allocation was outgrown; PolicyError: too small to be built.
+        slots: positions allocated. guess: where to begin.
+        slack: share of the slots that may stay empty.
+
+    Returns:
+        The largest size found that fits, None where none did.
+    """
+    low: int | None = None
+    high: int | None = None
+    fits: int | None = None
+    reached, size = -1, guess
+    for _ in range(probes):
+        try:
+            used, grown = measure(size)
+        except PolicyError:
+            used, grown, low = 0, False, size
+        else:
+            if grown:
+                high = size
+            else:
+                if slots - used <= slack * slots or used == reached:
+                    fits = size
+                    break  # filled; or a larger size does not hold more, since the text is too short
+                low, fits, reached = size, size, used
+        nearer = size + (min(slots - used, -1) if grown else max(slots - used, 1))
+        if high is not None and nearer >= high:
+            nearer = ((low or 0) + high) // 2
+        if low is not None and nearer <= low:
+            nearer = (low + high) // 2 if high is not None else low + 1
+        if nearer < 1:
+            nearer = max(1, slots // 2)
+        if nearer in (low, high):
+            break
+        size = nearer
+    return fits
+
+
 def solve(
     measure: Callable[[int], float],
     target: float,
@@ -123,9 +160,9 @@ def solve(
 ) -> Solution:
     """The largest size whose measured bytes do not exceed the target, by bracketing and bisection.
 
-    The store allocates in blocks, so bytes over size are a staircase: on one stair the largest size is the fair one,
-    since the policy pays for the whole stair. Where that size is further below the target than the tolerance allows,
-    the closest size that was tried is taken.
+    For policies whose store cannot be allocated at once (:func:`fill`). It grows in blocks, so bytes over size are a
+    staircase: on one stair the largest size is the fair one, since the policy pays for the whole stair. Where that
+    size is further below the target than the tolerance allows, the closest size that was tried is taken.
 
     Args:
         measure: mean bytes at a size, non-decreasing; may raise PolicyError where a size is too small for the policy.
@@ -169,7 +206,11 @@ def solve(
     if not built:
         raise TaskError("no size of the policy can be built near the match; match a larger one")
     if low is None or values[low] < target * (1 - tolerance):
-        low = min(built, key=lambda size: (round(abs(values[size] / target - 1), 6), values[size], -size))
+        best = min(abs(values[size] / target - 1) for size in built)
+        near_best = [size for size in built if abs(values[size] / target - 1) <= best + tolerance / 4]
+        # Of two as far, one above and one below, the one below; of one stair, its largest.
+        below = [size for size in near_best if values[size] <= target]
+        low = max(below or near_best)
     return _solution(values, low, target, tolerance)
 
 

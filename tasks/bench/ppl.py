@@ -19,7 +19,7 @@ from tasks.errors import TaskError
 
 #: What is compared where nothing is named; those that the registry lacks are left out with a note.
 DEFAULTS = (
-    "full", "window", "streaming", "random", "tova", "snapkv", "scissorhands", "h2o", "adakv", "pyramidkv",
+    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "h2o",
     "confkv", "confkv-l", "confkv-recall", "confkv-look",
 )  # fmt: skip
 

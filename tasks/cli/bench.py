@@ -193,7 +193,6 @@ def ablate(
     prefix: Prefix = 64,
     segments: Segments = 1,
     calibrate: Calibrate = 512,
-    seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
@@ -204,4 +203,4 @@ def ablate(
 
     folder = _folder(out, "ablate", model)
     options = Options(model, text, folder, policies, match, tokens, prefix, segments, calibrate, dtype, device, chunk)
-    _show(lambda: run(options, method, what, seed), folder, json)
+    _show(lambda: run(options, method, what), folder, json)

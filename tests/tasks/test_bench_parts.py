@@ -11,7 +11,7 @@ import pytest
 
 from confkv.errors import PolicyError
 from tasks.bench import haystack
-from tasks.bench.matching import candidate, known, parameters, solve
+from tasks.bench.matching import candidate, fill, known, parameters, solve
 from tasks.bench.results import Identity, Row, open_log
 from tasks.bench.statistics import bootstrap, pearson, ranks, spearman
 from tasks.errors import TaskError
@@ -60,6 +60,35 @@ def test_a_candidate_keeps_its_parameters_and_its_ratio_at_every_size() -> None:
     assert window.size == 192 and window.at is not None and window.at(77).spec == "window:77"
     assert candidate("full").size is None
     assert known(["full", "no-such", "confkv:tau=0.5"]) == (["full", "confkv:tau=0.5"], ["no-such"])
+
+
+@pytest.mark.parametrize("slots", [60, 193, 2000])
+@pytest.mark.parametrize("extra", [1, 23])
+@pytest.mark.parametrize("guess", [5, 192, 4000])
+def test_an_allocation_is_filled_and_not_outgrown(slots: int, extra: int, guess: int) -> None:
+    """Use is the size and what an uncertain stretch adds; a longer stretch for larger sizes."""
+    tried = []
+
+    def measure(size: int) -> tuple[int, bool]:
+        tried.append(size)
+        used = size + extra + size // 50
+        return used, used > slots
+
+    found = fill(measure, slots, guess)
+    assert found is not None
+    used, grown = measure(found)
+    assert not grown and used >= 0.98 * slots and len(tried) <= 7
+
+
+def test_nothing_fits_where_the_policy_cannot_be_that_small() -> None:
+    def measure(size: int) -> tuple[int, bool]:
+        if size < 36:
+            raise PolicyError("too small")
+        return size + 1, size + 1 > 30
+
+    assert fill(measure, 30, 29) is None
+    # A text too short to fill the allocation: some size that fits, without end.
+    assert fill(lambda size: (min(size, 20), False), 50, 10) is not None
 
 
 # -- statistics ---------------------------------------------------------------------------------------------------
