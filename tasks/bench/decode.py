@@ -72,7 +72,7 @@ def threshold(policy: Policy) -> float:
 
 
 def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
-    """Positions a layer that ``target`` bytes have room for under a policy, its metadata counted; found by prefilling.
+    """Positions a layer that take ``target`` bytes, to the nearest, under a policy with its metadata; by prefilling.
 
     0 where the store cannot be given a size: an INT8 history is a second part that grows by itself.
     """
@@ -84,7 +84,7 @@ def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, targe
     kinds = store.bytes_by_kind()
     a_slot = kinds["fp"] / store.k.shape[2] + kinds["meta"] / max(1, store.meta.shape[2])
     other = session.stats.bytes - kinds["fp"] - kinds["meta"]
-    return max(0, int((target - other) / a_slot + 1e-6))
+    return max(0, round((target - other) / a_slot))
 
 
 def decode(

@@ -131,11 +131,8 @@ def test_an_allocation_holds_what_it_was_made_for(loaded: Any, bench: Any) -> No
     # layers x heads x (K and V of 8 float32, and three of metadata)
     a_slot = 2 * 2 * (2 * 8 * 4 + 3 * 4)
     assert not exact.grown and exact.used == exact.slots == 41 and exact.peak_bytes == 41 * a_slot
-    assert (
-        slots_for(loaded, policy, segment, 24, 41 * a_slot)
-        == 41
-        == 1 + slots_for(loaded, policy, segment, 24, 41 * a_slot - 1)
-    )
+    for slots in (41.4, 41, 40.6):
+        assert slots_for(loaded, policy, segment, 24, slots * a_slot) == 41
     short = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=40)
     assert short.grown and short.peak_bytes > exact.peak_bytes and short.nll == exact.nll
     assert slots_for(loaded, candidate("confkv:int8=1").policy, segment, 24, 1e6) == 0
