@@ -19,7 +19,7 @@ from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.ppl import DEFAULTS, room
 from tasks.bench.progress import Progress
 from tasks.bench.results import Identity, ResultLog, Row, open_log
-from tasks.bench.statistics import Interval, bootstrap
+from tasks.bench.statistics import Interval, wilson
 from tasks.bench.text import Text, encode, read_texts
 from tasks.errors import TaskError
 from tasks.records import Record
@@ -70,11 +70,11 @@ class Answer(Row):
 
 
 class NeedleRow(Record):
-    """A policy over the whole grid: ``accuracy`` with its bootstrap interval over cells, and by part of the grid."""
+    """A policy over the whole grid: ``accuracy`` with its Wilson interval, and by part of the grid."""
 
     policy: str
     accuracy: float
-    interval: Interval | None
+    interval: Interval
     asked: int
     by_kind: dict[str, float]
     by_length: dict[str, float]
@@ -257,11 +257,10 @@ def _row(spec: str, answers: list[Answer]) -> NeedleRow:
             groups.setdefault(f"{getattr(answer, name)}", []).append(answer)
         return {key: _accuracy(group) for key, group in groups.items()}
 
-    found = np.array([float(answer.correct) for answer in answers])
     return NeedleRow(
         policy=spec,
         accuracy=_accuracy(answers),
-        interval=bootstrap(lambda table: float(table.mean()), found),
+        interval=wilson(sum(answer.correct for answer in answers), len(answers)),
         asked=len(answers),
         by_kind=by("kind"),
         by_length=by("length"),
@@ -287,12 +286,11 @@ def table(rows: Sequence[NeedleRow]) -> str:
     columns = ["policy", "found", "95%", "asked", *kinds, *(f"{n} tokens" for n in lengths), "mean MB", "host MB"]
     cells: list[list[object]] = []
     for row in rows:
-        interval = row.interval
         cells.append(
             [
                 f"`{row.policy}`",
                 f"{row.accuracy:.0%}",
-                None if interval is None else f"{interval.low:.0%} to {interval.high:.0%}",
+                f"{row.interval.low:.0%} to {row.interval.high:.0%}",
                 row.asked,
                 *(f"{row.by_kind[kind]:.0%}" for kind in kinds),
                 *(f"{row.by_length[length]:.0%}" for length in lengths),

@@ -1,7 +1,8 @@
-"""Intervals and correlations: percentile bootstrap, Pearson, Spearman."""
+"""Intervals and correlations: percentile bootstrap, Wilson, Pearson, Spearman."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Interval(Record):
-    """An estimate with its 95% percentile-bootstrap interval."""
+    """An estimate with its 95% interval."""
 
     value: float
     low: float
@@ -44,6 +45,14 @@ def bootstrap(
     edge = (1 - level) / 2
     low, high = np.quantile(values, [edge, 1 - edge])
     return Interval(value=float(statistic(table)), low=float(low), high=float(high))
+
+
+def wilson(successes: int, count: int) -> Interval:
+    """A proportion with its 95% Wilson score interval (Wilson 1927), which has a width at 0 and 1 too; count > 0."""
+    z, share = 1.959964, successes / count
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return Interval(value=share, low=max(0.0, centre - half), high=min(1.0, centre + half))
 
 
 def pearson(x: Array, y: Array) -> float:

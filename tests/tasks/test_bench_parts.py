@@ -13,7 +13,7 @@ from confkv.errors import PolicyError
 from tasks.bench import haystack
 from tasks.bench.matching import candidate, fill, known, parameters, solve
 from tasks.bench.results import Identity, Row, open_log
-from tasks.bench.statistics import bootstrap, pearson, ranks, spearman
+from tasks.bench.statistics import bootstrap, pearson, ranks, spearman, wilson
 from tasks.errors import TaskError
 
 # -- matching -----------------------------------------------------------------------------------------------------
@@ -101,6 +101,13 @@ def test_the_interval_of_a_mean_is_that_of_theory() -> None:
     half = 1.96 * values.std() / math.sqrt(len(values))
     assert found.low == pytest.approx(values.mean() - half, abs=0.02)
     assert found.high == pytest.approx(values.mean() + half, abs=0.02)
+
+
+def test_a_proportion_has_an_interval_at_its_ends_too() -> None:
+    found = wilson(8, 10)
+    assert (found.value, found.low, found.high) == pytest.approx((0.8, 0.4902, 0.9433), abs=1e-4)
+    assert wilson(3, 3).low == pytest.approx(0.4385, abs=1e-4) and wilson(3, 3).high == pytest.approx(1.0)
+    assert wilson(0, 3).low == pytest.approx(0.0, abs=1e-9) and wilson(0, 3).high == pytest.approx(0.5615, abs=1e-4)
 
 
 def test_columns_are_resampled_together() -> None:
