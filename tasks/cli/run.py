@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
+from tasks.cli.stdout import stdout_for_result_only
 from tasks.signals import handled
 
 EXAMPLES = """\
@@ -41,21 +40,6 @@ The folder of a run holds:
 Exit code: 0 played to its end, solved or not; 1 the episode broke;
 2 bad input; 130 stopped by Ctrl-C, with the episode so far written.
 """
-
-
-@contextlib.contextmanager
-def _stdout_for_result_only() -> Iterator[None]:
-    """Send what libraries and children print to stderr, at the descriptor: stdout gets the result alone."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -108,7 +92,7 @@ def run(
 
     with contextlib.ExitStack() as stack:
         if json:
-            stack.enter_context(_stdout_for_result_only())
+            stack.enter_context(stdout_for_result_only())
         stack.enter_context(handled(_interrupt, signal.SIGTERM, signal.SIGHUP))
         plan = prepare(
             Options(

@@ -1,0 +1,132 @@
+"""One teacher-forced run: prefill a short prefix, then score token by token under a policy."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from confkv.policies import Policy
+from tasks.bench.model import Model
+from tasks.bench.results import Identity, Row
+from tasks.bench.text import Segment
+
+#: Where a policy has no threshold of its own, confident means what it means in CONF-KV (arXiv 2605.24786).
+TAU = 0.7
+_SLICE = 32
+
+Advance = Callable[[int], None]
+
+
+class Run(Row):
+    """A finished run.
+
+    Attributes:
+        start: first token of the segment within the text.
+        tokens: scored tokens (the prefix is not among them).
+        nll: sum of their negative log-likelihoods, nats.
+        mean_bytes, peak_bytes, full_bytes: as in ``SessionStats``: allocated on the device, mean over forward passes;
+            full KV's at the end.
+        host_bytes: bytes of the archive at the end, 0 where there is none.
+        kept: positions held, mean over steps and layers.
+        evictions, recalls, looks: as the session counts them.
+        confident: steps whose confidence reached the policy's tau.
+        slots: what was allocated for before the first scored token, in positions a layer; 0: as the session grows.
+        used: most positions that a layer held at once, the one just fed among them.
+        grown: whether the session had to allocate more than that.
+    """
+
+    start: int
+    tokens: int
+    nll: float
+    mean_bytes: float
+    peak_bytes: int
+    full_bytes: int
+    host_bytes: int
+    kept: float
+    evictions: int
+    recalls: int
+    looks: int
+    confident: int
+    slots: int
+    used: int
+    grown: bool
+
+
+def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, slots: int) -> Identity:
+    """What the run of ``policy`` over a segment is known by."""
+    return Identity(
+        bench="decode",
+        model=model.name,
+        fingerprint=model.fingerprint,
+        policy=policy.spec,
+        text=segment.text.digest,
+        parameters={**model.parameters, "start": segment.start, "prefix": prefix, "tokens": tokens, "slots": slots},
+    )
+
+
+def threshold(policy: Policy) -> float:
+    """The policy's tau, also where another budget wraps the one by confidence."""
+    budget = policy.budget
+    return float(getattr(budget, "tau", getattr(getattr(budget, "base", None), "tau", TAU)))
+
+
+def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
+    """Positions a layer that take ``target`` bytes, to the nearest, under a policy with its metadata; by prefilling.
+
+    0 where the store cannot be given a size: an INT8 history is a second part that grows by itself.
+    """
+    session = model.engine(policy).session()
+    session.extend(segment.ids[:prefix])
+    store = session.cache.store
+    if store is None or store.int8 or not store.lanes:
+        return 0
+    kinds = store.bytes_by_kind()
+    a_slot = kinds["fp"] / store.k.shape[2] + kinds["meta"] / max(1, store.meta.shape[2])
+    other = session.stats.bytes - kinds["fp"] - kinds["meta"]
+    return max(0, round((target - other) / a_slot))
+
+
+def decode(
+    model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, advance: Advance, slots: int = 0
+) -> Run:
+    """Measure: ``segment.ids[:prefix]`` is prefilled as plain text, the next ``tokens`` are scored one by one.
+
+    With ``slots`` the store is allocated for so many positions a layer after the prefix; it grows only where a layer
+    comes to hold more.
+    """
+    clock = time.perf_counter()
+    session = model.engine(policy).session()
+    session.extend(segment.ids[:prefix])
+    store = session.cache.store
+    used = max(store.lengths, default=0) if store is not None else 0
+    if store is not None and slots > used + 1:
+        store.reserve(slots - used)
+    scores: list[float] = []
+    for begin in range(prefix, prefix + tokens, _SLICE):
+        piece = segment.ids[begin : min(begin + _SLICE, prefix + tokens)]
+        scores += session.score(piece)
+        advance(len(piece))
+        used = max([used, *(store.lengths if store is not None else [])])
+    stats, tau = session.stats, threshold(policy)
+    # Between two looks at the store the mean over layers says at least how far it went; the newest comes on top.
+    used = max(used, *(math.ceil(step.kept) for step in session.steps)) + 1
+    return Run(
+        identity=identity(model, policy, segment, prefix, tokens, slots),
+        seconds=round(time.perf_counter() - clock, 3),
+        start=segment.start,
+        tokens=tokens,
+        nll=-sum(scores),
+        mean_bytes=stats.mean_bytes,
+        peak_bytes=stats.peak_bytes,
+        full_bytes=stats.full_bytes,
+        host_bytes=int(getattr(stats, "host_bytes", 0)),
+        kept=sum(step.kept for step in session.steps) / tokens,
+        evictions=stats.evictions,
+        recalls=int(getattr(stats, "recalls", 0)),
+        looks=int(getattr(stats, "looks", 0)),
+        confident=sum(step.confidence >= tau for step in session.steps),
+        slots=slots,
+        used=used,
+        grown=bool(slots) and store is not None and store.k.shape[2] > max(slots, prefix),
+    )

@@ -1,0 +1,129 @@
+"""``results.jsonl``: one line a finished measurement, append-only and synced, so that a second start skips it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from filelock import FileLock, Timeout
+from pydantic import ValidationError
+
+from tasks.errors import TaskError
+from tasks.folder import check_folder
+from tasks.records import Record
+
+RESULTS_FILE = "results.jsonl"
+LOCK_FILE = ".lock"
+
+Scalar = int | float | str | bool
+
+
+class Identity(Record):
+    """What makes a measurement the same one: asked for twice, it is made once.
+
+    Attributes:
+        bench: name of the bench.
+        model: as asked for; ``fingerprint`` is what counts.
+        fingerprint: identity of the weights.
+        policy: canonical spec.
+        text: first 16 hex digits of the text's SHA-256, "" where no text is used.
+        parameters: everything else that changes the outcome.
+    """
+
+    bench: str
+    model: str
+    fingerprint: str
+    policy: str
+    text: str
+    parameters: dict[str, Scalar]
+
+    @property
+    def key(self) -> str:
+        """16 hex digits over all but the model's name, which is only another word for the fingerprint."""
+        told = self.model_dump(exclude={"model"})
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Row(Record):
+    """A line of ``results.jsonl``; each bench adds its figures. ``seconds`` is wall time of the measurement."""
+
+    identity: Identity
+    seconds: float
+
+
+R = TypeVar("R", bound=Row)
+
+
+class ResultLog(Generic[R]):
+    """The measurements of one folder. Open with :func:`open_log`."""
+
+    def __init__(self, path: Path, kind: type[R]) -> None:
+        self.path = path
+        self.rows: dict[str, R] = {}
+        self.skipped = 0
+        whole = _whole_lines(path)
+        for number, line in enumerate(whole, 1):
+            try:
+                row = kind.model_validate_json(line)
+            except ValidationError as error:
+                what = error.errors()[0]["msg"]
+                raise TaskError(
+                    f"{path} line {number} is not a row of this bench ({what}); name another --out"
+                ) from error
+            self.rows[row.identity.key] = row
+
+    def measured(self, identity: Identity, measure: Callable[[], R]) -> R:
+        """The row of ``identity``: the one on file, else a new one, which is on disk before this returns."""
+        row = self.rows.get(identity.key)
+        if row is not None:
+            self.skipped += 1
+            return row
+        row = measure()
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(row.model_dump_json() + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise TaskError(f"cannot write {self.path} ({error.strerror or error}); free space") from error
+        self.rows[identity.key] = row
+        return row
+
+
+def _whole_lines(path: Path) -> list[str]:
+    """The complete lines of the file. A last line that a kill cut short is taken off: it is measured again."""
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    if end < len(data):
+        with path.open("r+b") as file:
+            file.truncate(end)
+            file.flush()
+            os.fsync(file.fileno())
+    return data[:end].decode("utf-8").splitlines()
+
+
+@contextmanager
+def open_log(out: Path, kind: type[R]) -> Iterator[ResultLog[R]]:
+    """The log of a folder, held by this process alone until the block ends.
+
+    Raises:
+        TaskError: the folder cannot be written, is in use, or holds rows of another bench.
+    """
+    check_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / LOCK_FILE)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise TaskError(f"another bench is writing to {out}; wait for it or name another --out") from None
+    try:
+        yield ResultLog(out / RESULTS_FILE, kind)
+    finally:
+        lock.release()
