@@ -76,6 +76,8 @@ def rebase_if_needed(session: Session, steps: int) -> None:
     if store is not None:
         origins = [session.original_positions(lane) for lane in range(store.lanes)]
         store.rebase(end, lane_freqs)
+        if session._manager is not None:
+            session._manager.rebase(end - cache.seen, lane_freqs)
         _remember_origins(session, origins, end)
     for ring, freq in zip(cache.rings, ring_freqs, strict=True):
         # A ring holds the newest positions without a gap: all of them move by the same distance.

@@ -15,7 +15,7 @@ from confkv.checkpoint import Mark as Mark
 from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
-from confkv.manager import MASS_ROWS, Manager
+from confkv.manager import Manager
 from confkv.sampling import sample
 from confkv.store import FRESH, PINNED, PROTECTED, SINK
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
@@ -158,8 +158,7 @@ class Session:
             return
         if self._manager is None:
             self._manager = Manager(self.engine.policy, cache.store)
-        # Mass is read by the next eviction, and MASS_ROWS newer query rows outweigh all before them (1 - 0.9^32).
-        if cache.queries and (left < MASS_ROWS or self._manager.due(c)):
+        if cache.queries and self._manager.wants(left, c):
             self._manager.record(cache.queries, cache.scales, cache.softcaps, cache.sink_logits)
         self._budget, dropped = self._manager.evict(c, cache.seen)
         self._counts["evictions"] += dropped
@@ -285,6 +284,7 @@ class Session:
         store = self.cache.store
         kinds = store.bytes_by_kind() if store is not None else {"fp": 0, "int8": 0, "scales": 0, "meta": 0}
         kinds["meta"] += sum(table.nbytes for table in self._origins)
+        kinds["meta"] += self._manager.nbytes if self._manager is not None else 0
         kinds["ring"] = sum(r.k.nbytes + r.v.nbytes for r in self.cache.rings if r.k is not None and r.v is not None)
         return kinds
 

@@ -15,8 +15,9 @@ from confkv.history import SLACK, compact_mixed, drop_one_mixed, move_to_history
 from confkv.rope import rotate
 from confkv_kernels import History, dequantise, keep_indices, take_rows
 
-#: Columns of the metadata.
+#: Columns of the metadata; a ranker's own follow.
 MASS, HOLD, POS = 0, 1, 2
+FIELDS = 3
 #: Values of HOLD, added up: why a slot does not compete. All but SINK do not count against the budget either. A release
 #: turns FRESH into PROTECTED, and what was PROTECTED before competes.
 SINK, PROTECTED, FRESH, PINNED = 1, 2, 4, 8
@@ -35,6 +36,7 @@ class Store:
         window: newest positions that stay in full precision.
         sinks: first positions that stay in full precision.
         evicts: whether metadata is kept at all (full KV needs none).
+        columns: columns of metadata that the ranker fills itself.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Store:
         window: int = 128,
         sinks: int = 4,
         evicts: bool = True,
+        columns: int = 0,
     ) -> None:
         self.lanes, self.heads, self.dim = lanes, heads, dim
         self.dtype, self.device = dtype, torch.device(device)
@@ -59,7 +62,7 @@ class Store:
         self.held = [0] * lanes
         self.k = torch.empty(lanes, heads, 0, dim, dtype=dtype, device=self.device)
         self.v = torch.empty_like(self.k)
-        self.meta = torch.zeros(lanes, heads, 0, 3, device=self.device)
+        self.meta = torch.zeros(lanes, heads, 0, FIELDS + columns, device=self.device)
         #: the INT8 part of every lane
         self.codes: History | None = None
 
@@ -95,7 +98,7 @@ class Store:
     def _resize_meta(self, capacity: int) -> None:
         if not self.evicts:
             return
-        meta = torch.zeros(self.lanes, self.heads, capacity, 3, device=self.device)
+        meta = torch.zeros(self.lanes, self.heads, capacity, self.meta.shape[-1], device=self.device)
         used = min(max(self.lengths, default=0), self.meta.shape[2])
         meta[:, :, :used] = self.meta[:, :, :used]
         self.meta = meta
@@ -150,7 +153,7 @@ class Store:
             if hold:
                 row[..., HOLD] = hold[0]
             return
-        rows = torch.zeros(steps, 3, device=self.device)
+        rows = torch.zeros(steps, self.meta.shape[-1], device=self.device)
         rows[:, POS] = torch.arange(first, first + steps, device=self.device, dtype=torch.float32)
         if hold:
             rows[:, HOLD] = torch.tensor(hold, device=self.device, dtype=torch.float32)

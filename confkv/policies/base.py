@@ -38,6 +38,8 @@ class Policy:
         storage: precision of what is kept.
         protect: newest positions that are never evicted (P in the paper).
         sinks: first positions of the session that are never evicted.
+        block: positions of one aligned block of so many are evicted together (1: each on its own).
+        cache_positions: attention sees a key at its index in the cache, not at its position in the text.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Policy:
     storage: Storage = field(default_factory=Storage)
     protect: int = 32
     sinks: int = 4
+    block: int = 1
+    cache_positions: bool = False
 
     def __post_init__(self) -> None:
         if self.protect < 1:
@@ -56,7 +60,19 @@ class Policy:
             raise PolicyError(f"policy {self.name}: sinks={self.sinks} must not be negative")
         if self.storage.window < 1:
             raise PolicyError(f"policy {self.name}: w={self.storage.window} must be at least 1")
+        if self.block < 1:
+            raise PolicyError(f"policy {self.name}: block={self.block} must be at least 1")
+        if self.block > 1 and self.scope == "head":
+            # Blocks differ in how many of their positions compete, so the heads of a layer would differ in length.
+            raise PolicyError(f"policy {self.name}: block={self.block} needs scope=layer")
         smallest = self.budget.smallest
+        # A block that reaches into what is protected cannot leave yet.
+        cut = self.block if self.block > 1 else 0
+        if smallest is not None and cut and smallest < self.protect + self.sinks + cut:
+            raise PolicyError(
+                f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks + block "
+                f"({self.protect} + {self.sinks} + {cut}); raise the budget or lower one of them"
+            )
         if smallest is not None and smallest < self.protect + self.sinks:
             raise PolicyError(
                 f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "

@@ -34,6 +34,7 @@ class Driver:
             window=storage.window,
             sinks=self.policy.sinks if sinks is None else sinks,
             evicts=self.policy.evicts,
+            columns=self.policy.ranker.columns,
         )
         self.manager = Manager(self.policy, self.store)
         self.g = torch.Generator().manual_seed(seed)
