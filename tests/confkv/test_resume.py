@@ -21,6 +21,15 @@ CASES = [
     ("gemma3", SMALL + ",scope=head"),
     ("gpt-oss", "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,floor=8"),
     ("gpt2", "window:16"),
+    # What these keep beside the store: queries, layer shares, rows of attention, confidences.
+    ("gpt-oss", "snapkv:16,w=5,pool=3"),
+    ("llama", "zigzag:14,w=5,pool=3"),
+    ("llama", "scissorhands:50,int8=1,w=8"),
+    ("qwen3", "h2o:16"),
+    ("llama", "random:16,protect=4"),
+    ("llama", "streaming-rel:16"),
+    ("llama", SMALL + ",adaptive=0.5,shuffle=3"),
+    ("llama", "confkv:n_high=16,n_low=24,protect=4,sinks=2,tau=0.5,block=8"),
 ]
 
 
