@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from confkv.engine import Engine
+from confkv.manager import Manager
 from confkv.observe import View
 from confkv.store import FIELDS, MASS
 
@@ -60,6 +61,26 @@ def test_recorded_attention_is_the_models(family: str, chunk: int, tiny: Any, id
     count = manager.policy.ranker.signal(View(store, None, LENGTH))
     assert count is not None and store.meta.shape[-1] == FIELDS + 4
     assert torch.equal(count.double(), _top_tenth(true.sum(2)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "every"),
+    [("h2o:16", True), ("scissorhands:18", True), ("snapkv:24,w=20,pool=3", True), ("tova:100", False)],
+)
+def test_rankers_get_the_rows_they_ask_for(
+    policy: str, every: bool, tiny: Any, ids: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    record = Manager.record
+
+    def spy(self: Manager, queries: list[Tensor], *args: Any) -> None:
+        rows.append(queries[0].shape[2])
+        record(self, queries, *args)
+
+    monkeypatch.setattr(Manager, "record", spy)
+    session = Engine(tiny("llama", max_position_embeddings=400), None, policy, chunk=8).session()
+    session.extend(ids(96))
+    assert rows == ([8] * 12 if every else [1]), "all rows of every chunk, or the last one of the last chunk"
 
 
 @pytest.mark.parametrize("policy", ["h2o:16", "scissorhands:18", "snapkv:16,w=5,pool=3", "tova:16"])

@@ -287,6 +287,12 @@ def test_random_is_uniform_seeded_and_differs_by_head() -> None:
     assert torch.equal(kept(3, 0), kept(3, 0))
     assert not torch.equal(kept(3, 0), kept(4, 0)) and not torch.equal(kept(3, 0), kept(3, 1))
     assert not torch.equal(kept(3, 0)[0], kept(3, 0)[1])
+    # Drawn anew at each eviction: of those that the first spared, some go.
+    pair = Pair("random:n=40,protect=1,sinks=0", recency)
+    pair.evict = lambda decode: None  # type: ignore[method-assign]
+    pair.feed(50)
+    draws = [pair.policy.ranker.signal(View(pair.store, None, end)) for end in (50, 51)]
+    assert abs(float(torch.corrcoef(torch.stack([x.flatten() for x in draws if x is not None]))[0, 1])) < 0.2
     where = torch.cat([kept(seed, lane).flatten() for seed in range(20) for lane in range(LANES)]).double()
     # 4,680 free draws: the mean of a uniform draw has a standard error of 400 / sqrt(12 * 4680).
     assert abs(float(where.mean()) - 199.5 - 5.0) < 4 * 400 / (12 * 4680) ** 0.5
