@@ -116,7 +116,7 @@ class Manager:
         Mass is read by the next eviction, and what a ranker takes its rows from, the newest, may be still to come.
         """
         ranker = self.policy.ranker
-        return ranker.every_chunk or left < ranker.rows or self.due(confidence)
+        return self.needs_mass and (ranker.every_chunk or left < ranker.rows or self.due(confidence))
 
     def layer_budgets(self, nominal: int) -> list[int]:
         """Budget of each lane for a nominal budget."""
@@ -169,19 +169,26 @@ class Manager:
         targets = [h + b for h, b in zip(store.held, self.layer_budgets(nominal), strict=True)]
         return targets if any(n > t for n, t in zip(store.lengths, targets, strict=True)) else None
 
+    def competes(self, end: int) -> Tensor:
+        """bool ``[G, h, n]`` over slots, True where a position may be dropped (h = 1 with the scope of a layer)."""
+        lengths = self.store.lengths
+        n = max(lengths)
+        meta = self.store.meta[:, : 1 if self.policy.scope == "layer" else None, :n]
+        free = (meta[..., HOLD] == 0) & (meta[..., POS] < end - self.policy.protect)
+        if min(lengths) != n:
+            length = torch.tensor(lengths, device=free.device).view(-1, 1, 1)
+            free = free & (torch.arange(n, device=free.device) < length)
+        return free
+
     def _scores(self, lengths: list[int], end: int) -> Tensor:
         n = max(lengths)
         meta = self.store.meta[:, :, :n]
         signal = self.policy.ranker.signal(View(self.store, self.window, end))
-        mass = meta[..., MASS] if signal is None else signal
-        position, hold = meta[..., POS], meta[..., HOLD]
+        mass, position = meta[..., MASS] if signal is None else signal, meta[..., POS]
         if self.policy.scope == "layer":
             mass = mass.mean(1, keepdim=True) if self.needs_mass or signal is not None else mass[:, :1]
-            position, hold = position[:, :1], hold[:, :1]
-        free = (hold == 0) & (position < end - self.policy.protect)
-        if min(lengths) != n:
-            length = torch.tensor(lengths, device=free.device).view(-1, 1, 1)
-            free = free & (torch.arange(n, device=free.device) < length)
+            position = position[:, :1]
+        free = self.competes(end)
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))
 

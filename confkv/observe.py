@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from confkv.rope import rotate
-from confkv.store import FIELDS, POS, Store
+from confkv.store import POS, Store
 from confkv_kernels import attention_mass, attention_probabilities
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ class View:
         """Queries in the window."""
         return 0 if self.window is None or self.window.q is None else self.window.q.shape[2]
 
-    def columns(self) -> Tensor:
-        """The ranker's own metadata, ``[G, H, n, c]`` float32, a view."""
-        return self.store.meta[:, :, : max(self.store.lengths), FIELDS:]
+    def columns(self, count: int) -> Tensor:
+        """The ranker's own ``count`` columns of metadata, ``[G, H, n, count]`` float32, a view."""
+        return self.store.meta[:, :, : max(self.store.lengths), -count:]
 
     def order(self) -> Tensor:
         """Slots by position, ``[G, H, n]`` int64; slots beyond a lane's length come last."""
@@ -178,7 +178,7 @@ def record(
                 p = attention_probabilities(
                     block, keys, scale=scale, visible=visible, history=history, sinks=learned, softcap=softcap
                 )
-                ranker.fold(p, store.meta[lane : lane + 1, :, : past + n_fp, FIELDS:])
+                ranker.fold(p, store.meta[lane : lane + 1, :, : past + n_fp, -ranker.columns :])
             else:
                 mass = attention_mass(
                     block, keys, scale=scale, visible=visible, history=history, sinks=learned, softcap=softcap

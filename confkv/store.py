@@ -15,9 +15,8 @@ from confkv.history import SLACK, compact_mixed, drop_one_mixed, move_to_history
 from confkv.rope import rotate
 from confkv_kernels import History, dequantise, keep_indices, take_rows
 
-#: Columns of the metadata; a ranker's own follow.
+#: Columns of the metadata.
 MASS, HOLD, POS = 0, 1, 2
-FIELDS = 3
 #: Values of HOLD, added up: why a slot does not compete. All but SINK do not count against the budget either. A release
 #: turns FRESH into PROTECTED, and what was PROTECTED before competes.
 SINK, PROTECTED, FRESH, PINNED = 1, 2, 4, 8
@@ -36,7 +35,7 @@ class Store:
         window: newest positions that stay in full precision.
         sinks: first positions that stay in full precision.
         evicts: whether metadata is kept at all (full KV needs none).
-        columns: columns of metadata that the ranker fills itself.
+        columns: columns of metadata that the ranker fills itself; they are the last ones.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Store:
         self.held = [0] * lanes
         self.k = torch.empty(lanes, heads, 0, dim, dtype=dtype, device=self.device)
         self.v = torch.empty_like(self.k)
-        self.meta = torch.zeros(lanes, heads, 0, FIELDS + columns, device=self.device)
+        self.meta = torch.zeros(lanes, heads, 0, 3 + columns, device=self.device)
         #: the INT8 part of every lane
         self.codes: History | None = None
 

@@ -62,7 +62,7 @@ class Persistence(Ranker):
         _shift_in(columns.view(torch.int32), mass > threshold)
 
     def signal(self, view: View) -> Tensor | None:
-        return _count(view.columns())
+        return _count(view.columns(self.columns))
 
     def score(self, mass: Tensor, position: Tensor, free: Tensor, seen: int) -> Tensor:
         return by_rank(mass, position)

@@ -11,7 +11,7 @@ from torch import Tensor
 from confkv.engine import Engine
 from confkv.manager import Manager
 from confkv.observe import View
-from confkv.store import FIELDS, MASS
+from confkv.store import MASS
 
 LENGTH, W = 60, 8
 
@@ -59,7 +59,7 @@ def test_recorded_attention_is_the_models(family: str, chunk: int, tiny: Any, id
     store, manager = session.cache.store, session._manager
     assert store is not None and manager is not None
     count = manager.policy.ranker.signal(View(store, None, LENGTH))
-    assert count is not None and store.meta.shape[-1] == FIELDS + 4
+    assert count is not None and store.meta.shape[-1] == 3 + 4
     assert torch.equal(count.double(), _top_tenth(true.sum(2)))
 
 

@@ -22,7 +22,7 @@ from confkv.policies.pyramidkv import pyramidkv_curve
 from confkv.policies.ranker import by_rank
 from confkv.policies.scissorhands import _count, _shift_in
 from confkv.policies.zigzag import ByUncertainty
-from confkv.store import FIELDS, MASS, PINNED, PROTECTED, SINK, Store
+from confkv.store import MASS, PINNED, PROTECTED, SINK, Store
 
 LANES, HEADS, GROUPS, DIM = 3, 2, 2, 8
 SCALE = 0.6
@@ -247,7 +247,7 @@ def test_scissorhands_counts_the_newest_hundred_rows() -> None:
         pair.feed(1, decode=True)
     for lane in range(LANES):
         n = pair.store.lengths[lane]
-        counts = _count(pair.store.meta[lane : lane + 1, :, :n, FIELDS:])[0]
+        counts = _count(pair.store.meta[lane : lane + 1, :, :n, -4:])[0]
         assert float(counts.max()) > 20
         for head in range(HEADS):
             true = scissorhands(pair, lane, head)
