@@ -161,26 +161,35 @@ def record(
 ) -> None:
     """:meth:`Manager.record` for rankers that want single rows, or more of them than a mean is taken of at once.
 
-    Lane by lane, in blocks of rows, oldest first; a block sees what the lane held when its last row was fed.
+    In blocks of rows, oldest first; a block sees what a lane held when its last row was fed. Lanes of equal lengths go
+    together, as many as fit.
     """
     store, ranker = manager.store, manager.policy.ranker
-    rows = queries[0].shape[2]
-    for lane, q in enumerate(queries):
-        past, held = store.n_history[lane], store.n_fp[lane]
+    rows, n = queries[0].shape[2], max(store.lengths)
+    even = all(len(set(x)) == 1 for x in (store.n_history, store.n_fp, scales, softcaps))
+    size = max(1, _BLOCK // (queries[0].shape[1] * min(rows, _ROWS) * n)) if even else 1
+    for start in range(0, store.lanes, size):
+        part = slice(start, start + size)
+        q = torch.cat(queries[part])
+        past, held = store.n_history[start], store.n_fp[start]
+        history = store.history(start) if size == 1 else store.all_history()
+        if history is not None and size > 1:
+            history = history.batch(part)
+        learned = [sink for sink in sinks[part] if sink is not None]
+        stacked = torch.stack(learned) if learned else None
         for first in range(0, rows, _ROWS):
             last = min(first + _ROWS, rows)
             n_fp = held - (rows - last)
-            block = q[:, :, first:last]
-            keys, history = store.k[lane : lane + 1, :, :n_fp], store.history(lane)
+            block, keys = q[:, :, first:last], store.k[part, :, :n_fp]
             visible = manager.visible([past], [n_fp], last - first)
-            scale, softcap, learned = scales[lane], softcaps[lane], sinks[lane]
+            scale, softcap = scales[start], softcaps[start]
             if ranker.columns:
                 p = attention_probabilities(
-                    block, keys, scale=scale, visible=visible, history=history, sinks=learned, softcap=softcap
+                    block, keys, scale=scale, visible=visible, history=history, sinks=stacked, softcap=softcap
                 )
-                ranker.fold(p, store.meta[lane : lane + 1, :, : past + n_fp, -ranker.columns :])
+                ranker.fold(p, store.meta[part, :, : past + n_fp, -ranker.columns :])
             else:
                 mass = attention_mass(
-                    block, keys, scale=scale, visible=visible, history=history, sinks=learned, softcap=softcap
+                    block, keys, scale=scale, visible=visible, history=history, sinks=stacked, softcap=softcap
                 )
-                manager.fold(slice(lane, lane + 1), mass, last - first)
+                manager.fold(part, mass, last - first)
