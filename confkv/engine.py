@@ -109,7 +109,8 @@ class Engine:
 
     def new_cache(self) -> bridge.SessionCache:
         """An empty cache for one session."""
-        needs = self.policy.evicts and self.policy.ranker.needs_mass
+        recalls = self.policy.recall is not None
+        needs = self.policy.evicts and (self.policy.ranker.needs_mass or recalls)
         lanes = sum(window is None for window in self.windows)
         storage = self.policy.storage
         make = partial(
@@ -119,6 +120,7 @@ class Engine:
             window=storage.window,
             sinks=max(self.policy.sinks, 4) if storage.int8 else self.policy.sinks,
             evicts=self.policy.evicts,
+            origins=recalls,
         )
         return bridge.SessionCache(self.windows, make, needs and lanes > 0)
 

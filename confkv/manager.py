@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from confkv.archive import Archive
 from confkv.policies.base import Policy
 from confkv.store import HOLD, MASS, POS, Store
 from confkv_kernels import attention_mass
@@ -14,11 +15,12 @@ MASS_ROWS = 32
 
 
 class Manager:
-    """One policy over one store. Holds no state of its own beyond a cache of per-layer budgets."""
+    """One policy over one store. Holds no state of its own beyond the archive and a cache of per-layer budgets."""
 
     def __init__(self, policy: Policy, store: Store) -> None:
         self.policy, self.store = policy, store
         self._budgets: dict[int, list[int]] = {}
+        self.archive = Archive(store, policy.recall) if policy.recall is not None and store.lanes else None
 
     @property
     def needs_mass(self) -> bool:
@@ -113,7 +115,13 @@ class Manager:
         targets = self._targets(nominal)
         if targets is None:
             return nominal, 0
+        self.archive_before(end)
         return nominal, self.store.evict(self._scores(self.store.lengths, end), targets)
+
+    def archive_before(self, end: int) -> None:
+        """Archive whatever an eviction could drop now; ``end`` is the position of the next token."""
+        if self.archive is not None:
+            self.archive.cover(self.store, end + self.store.shift - self.policy.protect)
 
     def due(self, confidence: float | None) -> bool:
         """Whether :meth:`evict` would drop anything now."""
@@ -127,17 +135,25 @@ class Manager:
         targets = [h + b for h, b in zip(store.held, self.layer_budgets(nominal), strict=True)]
         return targets if any(n > t for n, t in zip(store.lengths, targets, strict=True)) else None
 
+    def competes(self, end: int) -> Tensor:
+        """bool ``[G, h, n]`` over slots, True where a position may be dropped (h = 1 with the scope of a layer)."""
+        lengths = self.store.lengths
+        n = max(lengths)
+        meta = self.store.meta[:, : 1 if self.policy.scope == "layer" else None, :n]
+        free = (meta[..., HOLD] == 0) & (meta[..., POS] < end - self.policy.protect)
+        if min(lengths) != n:
+            length = torch.tensor(lengths, device=free.device).view(-1, 1, 1)
+            free = free & (torch.arange(n, device=free.device) < length)
+        return free
+
     def _scores(self, lengths: list[int], end: int) -> Tensor:
         n = max(lengths)
         meta = self.store.meta[:, :, :n]
         if self.policy.scope == "layer":
             mass = meta[..., MASS].mean(1, keepdim=True) if self.needs_mass else meta[:, :1, :, MASS]
-            position, hold = meta[:, :1, :, POS], meta[:, :1, :, HOLD]
+            position = meta[:, :1, :, POS]
         else:
-            mass, position, hold = meta[..., MASS], meta[..., POS], meta[..., HOLD]
-        free = (hold == 0) & (position < end - self.policy.protect)
-        if min(lengths) != n:
-            length = torch.tensor(lengths, device=free.device).view(-1, 1, 1)
-            free = free & (torch.arange(n, device=free.device) < length)
+            mass, position = meta[..., MASS], meta[..., POS]
+        free = self.competes(end)
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))

@@ -8,6 +8,7 @@ from typing import Literal
 from confkv.errors import PolicyError
 from confkv.policies.budget import Budget, Unlimited
 from confkv.policies.ranker import Ranker, Recency
+from confkv.policies.recall import Recall
 
 Scope = Literal["layer", "head"]
 
@@ -38,6 +39,7 @@ class Policy:
         storage: precision of what is kept.
         protect: newest positions that are never evicted (P in the paper).
         sinks: first positions of the session that are never evicted.
+        recall: when and how evicted positions come back; None: never.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Policy:
     storage: Storage = field(default_factory=Storage)
     protect: int = 32
     sinks: int = 4
+    recall: Recall | None = None
 
     def __post_init__(self) -> None:
         if self.protect < 1:
@@ -62,6 +65,9 @@ class Policy:
                 f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "
                 f"({self.protect} + {self.sinks}); raise the budget or lower protect or sinks"
             )
+        if self.recall is not None and self.recall.page > self.protect:
+            # Pages are archived whole, before the first of their positions can be evicted.
+            raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
 
     @property
     def evicts(self) -> bool:

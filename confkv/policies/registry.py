@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from confkv.errors import PolicyError
 from confkv.policies.base import Policy, Scope, Storage
 from confkv.policies.budget import ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.ranker import Composite, Recency
+from confkv.policies.recall import Recall
 
 Value = int | float | str
 _CONF_KV = "https://arxiv.org/abs/2605.24786"
@@ -84,6 +86,28 @@ def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
     return Policy(name, spec, budget, ranker, _scope(p), _storage(p), int(p["protect"]), int(p["sinks"]))
 
 
+def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
+    value = p[key]
+    if value not in choices:
+        raise PolicyError(f"{key}={value} is unknown; use one of {', '.join(f'{key}={x}' for x in choices)}")
+    return value
+
+
+def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    recall = Recall(
+        look=name == "confkv-look",
+        gate=_one_of(p, "gate", "confidence", "always", "random"),
+        tau=float(p["tau"]),
+        rate=_fraction(p, "rate"),
+        seed=int(p["seed"]),
+        page=int(p["page"]),
+        storage=_one_of(p, "archive", "int8", "fp"),
+        megabytes=float(p["archive_mb"]),
+        index=_one_of(p, "index", "host", "device"),
+    )
+    return replace(_confkv(name, spec, p), recall=recall)
+
+
 _STORAGE: dict[str, Value] = {"int8": 0, "w": 128}
 _CONF: dict[str, Value] = {
     "n_high": 128,
@@ -95,6 +119,17 @@ _CONF: dict[str, Value] = {
     "sinks": 4,
     "scope": "layer",
     **_STORAGE,
+}
+
+_RECALL: dict[str, Value] = {
+    **_CONF,
+    "gate": "confidence",
+    "rate": 0.5,
+    "seed": 0,
+    "page": 8,
+    "archive": "int8",
+    "archive_mb": 1024.0,
+    "index": "host",
 }
 
 _REGISTRY: dict[str, _Entry] = {
@@ -121,6 +156,24 @@ _REGISTRY: dict[str, _Entry] = {
             _CONF_KV,
         ),
         _confkv_l,
+    ),
+    "confkv-recall": _Entry(
+        PolicyInfo(
+            "confkv-recall",
+            "confkv whose evicted positions come back from an archive after an uncertain step",
+            _RECALL,
+            _CONF_KV,
+        ),
+        _recall,
+    ),
+    "confkv-look": _Entry(
+        PolicyInfo(
+            "confkv-look",
+            "confkv that runs an uncertain token again with positions recalled for it",
+            _RECALL,
+            _CONF_KV,
+        ),
+        _recall,
     ),
 }
 
