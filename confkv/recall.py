@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from confkv.archive import Archive
+from confkv.confidence import confidence
 from confkv.rows import open_slots, write_rows
 from confkv.store import MASS, ORIGIN, POS, Store
 from confkv_kernels import page_scores
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Recorded mass of a slot that is to be vacated: below any real one, and it moves with the slot.
 _VACANT = -1.0
+#: Keys and values of each sliding-window layer.
+Contents = list[tuple[Tensor | None, Tensor | None]]
 
 
 @dataclass(frozen=True)
@@ -147,11 +150,31 @@ def recall(session: Session, coming: int = 0) -> int:
             carry_out(store, archive, plan)
             session._counts["recalls"] += 1
             session._counts["recalled"] += brought
+            session._bytes["peak"] = max(session._bytes["peak"], session._allocated())
     session._seconds["recall"] += time.perf_counter() - start
     return brought
 
 
-def look(session: Session, ids: Tensor, at: Tensor, rings: list[tuple[Tensor | None, Tensor | None]]) -> int:
+def judge(session: Session, ids: Tensor, at: Tensor, rings: Contents) -> bool:
+    """Note the confidence of a decode step, and tell whether it is one with recall; a second look is taken here.
+
+    Args:
+        ids, at, rings: as in :func:`look`.
+    """
+    assert session._logits is not None
+    session._confidence = confidence(session._logits)
+    policy = session.engine.policy.recall
+    if policy is None or not policy.fires(session._confidence, session.seen):
+        return False
+    if policy.look:
+        session._recalled = look(session, ids, at, rings)
+        session._looked = session._recalled > 0
+        if session._looked:
+            session._confidence = confidence(session._logits)
+    return True
+
+
+def look(session: Session, ids: Tensor, at: Tensor, rings: Contents) -> int:
     """Run the token of the forward pass just made again, with pages recalled for its own queries.
 
     Where nothing comes back the pass stands: it would give the same distribution.
@@ -182,6 +205,6 @@ def look(session: Session, ids: Tensor, at: Tensor, rings: list[tuple[Tensor | N
     return brought
 
 
-def ring_contents(rings: list[RingLayer]) -> list[tuple[Tensor | None, Tensor | None]]:
+def ring_contents(rings: list[RingLayer]) -> Contents:
     """Keys and values of sliding-window layers, for :func:`look` to put back; a pass replaces the tensors."""
     return [(ring.k, ring.v) for ring in rings]

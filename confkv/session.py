@@ -16,7 +16,7 @@ from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import MASS_ROWS, Manager
-from confkv.recall import look, recall, ring_contents
+from confkv.recall import judge, recall, ring_contents
 from confkv.sampling import sample
 from confkv.store import FRESH, ORIGIN, PINNED, PROTECTED, SINK
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
@@ -134,12 +134,12 @@ class Session:
         device = engine.model.device
         first = cache.seen
         at = torch.arange(first, first + steps, device=device).unsqueeze(0)
-        rings = ring_contents(cache.rings) if self._looks else []
+        rings = ring_contents(cache.rings) if engine.policy.looks else []
         cache.begin(steps)
         tokens = torch.tensor([ids], device=device)
         self._logits = engine.forward(tokens, at, cache)
         forwarded, aside = time.perf_counter(), self._seconds["recall"] + self._seconds["look"]
-        uncertain = phase == "decode" and self._judge(tokens, at, rings)
+        uncertain = phase == "decode" and judge(self, tokens, at, rings)
         sinks = engine.policy.sinks
         hold = [h + (SINK if self.seen + i < sinks else 0) for i, h in enumerate(held)]
         cache.seen += steps
@@ -147,7 +147,7 @@ class Session:
         if cache.store is not None:
             cache.store.commit(first, hold if any(hold) else [], steps)
         self._manage(phase, left, uncertain)
-        if uncertain and not self._looks:
+        if uncertain and not engine.policy.looks:
             self._recalled = recall(self)
         aside = self._seconds["recall"] + self._seconds["look"] - aside
         self._seconds[phase] += forwarded - start
@@ -156,23 +156,6 @@ class Session:
         self._bytes["peak"] = max(self._bytes["peak"], allocated)
         self._bytes["sum"] += allocated
         self._counts["forwards"] += 1
-
-    @property
-    def _looks(self) -> bool:
-        return self.engine.policy.recall is not None and self.engine.policy.recall.look
-
-    def _judge(self, tokens: Tensor, at: Tensor, rings: list[tuple[Tensor | None, Tensor | None]]) -> bool:
-        """Confidence of a decode step, and whether the policy takes it for one with recall; a second look is taken."""
-        assert self._logits is not None
-        self._confidence = confidence(self._logits)
-        policy = self.engine.policy.recall
-        uncertain = policy is not None and policy.fires(self._confidence, self.seen)
-        if uncertain and self._looks:
-            self._recalled = look(self, tokens, at, rings)
-            self._looked = self._recalled > 0
-            if self._looked:
-                self._confidence = confidence(self._logits)
-        return uncertain
 
     def _manage(self, phase: Phase, left: int, uncertain: bool) -> None:
         """Mass, eviction, quantising; in decoding the confidence sets the budget, or the gate of a recall."""

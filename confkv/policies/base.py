@@ -70,6 +70,11 @@ class Policy:
             raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
 
     @property
+    def looks(self) -> bool:
+        """Whether uncertain tokens are run again with recalled positions."""
+        return self.recall is not None and self.recall.look
+
+    @property
     def evicts(self) -> bool:
         """Whether the policy can ever drop a position."""
         return self.budget.smallest is not None

@@ -22,7 +22,8 @@ class Recall:
         look: act on the distribution just computed: bring pages back for the queries of its token and run that token
             again. Otherwise pages come back after the step, for the next token.
         gate: what makes a step one with recall: ``confidence`` below tau, ``always``, or ``random`` steps (the
-            ablation's control).
+            ablation's control). It sets the budget too: that of an uncertain step where it opens, else that of a
+            confident one.
         tau: confidence below which a step is uncertain.
         rate, seed: share of steps that the random gate picks, and its seed.
         page: positions per page.

@@ -106,6 +106,7 @@ def test_pages_come_back_for_a_new_goal_or_observation(segment: str, tiny: Any, 
     turn = session.extend(ids(6, 3), segment)
     assert (turn.recalled > 0) == (segment in ("goal", "observation"))
     assert session.stats.recalls - before == (turn.recalled > 0)
+    assert session.stats.bytes <= session.stats.peak_bytes
 
 
 @pytest.mark.parametrize("policy", ["confkv-recall:gate=always", "confkv-look:gate=always", "confkv-look:gate=random"])
