@@ -16,6 +16,7 @@ from confkv.policies import parse_policy
 from confkv.recall import carry_out, choose
 from confkv.store import HOLD, MASS, ORIGIN, PINNED, POS, PROTECTED, SINK, Store
 from confkv_kernels import page_scores
+from confkv_kernels.reference import pages
 
 LANES, HEADS, DIM = 2, 2, 8
 PAGE = 4
@@ -291,8 +292,10 @@ def test_pinned_protected_sinks_and_newest_keep_their_slots() -> None:
     assert not torch.equal(store.meta[:, :, :n], before)
 
 
+@pytest.mark.parametrize("block", [1, 1 << 18])
 @pytest.mark.parametrize("softcap", [None, 2.0])
-def test_page_scores_against_float64(softcap: float | None) -> None:
+def test_page_scores_against_float64(softcap: float | None, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_BLOCK", block)
     g = torch.Generator().manual_seed(3)
     q = torch.randn(2, 6, 3, 8, generator=g) * 3
     k = torch.randn(2, 2, 20, 8, generator=g)
