@@ -111,6 +111,7 @@ class Engine:
 
     def new_cache(self) -> bridge.SessionCache:
         """An empty cache for one session."""
+        recalls = self.policy.recall is not None
         lanes = sum(window is None for window in self.windows)
         storage = self.policy.storage
         make = partial(
@@ -121,8 +122,10 @@ class Engine:
             sinks=max(self.policy.sinks, 4) if storage.int8 else self.policy.sinks,
             evicts=self.policy.evicts,
             columns=self.policy.ranker.columns,
+            origins=recalls,
         )
-        rows = self.policy.ranker.rows if self.policy.evicts and lanes else 0
+        # A recall needs the newest query at least.
+        rows = max(self.policy.ranker.rows, int(recalls)) if self.policy.evicts and lanes else 0
         frequencies = self.lane_frequencies()[0] if self.policy.cache_positions else []
         return bridge.SessionCache(self.windows, make, rows, frequencies)
 

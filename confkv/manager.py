@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from confkv import observe
+from confkv.archive import Archive
 from confkv.observe import QueryWindow, View
 from confkv.policies.base import Policy
 from confkv.policies.budget import Past
@@ -18,6 +19,7 @@ class Manager:
     """One policy over one store of one session.
 
     Attributes:
+        archive: evicted positions, where the policy recalls; else None.
         past: confidences of the decode steps so far.
         window: the newest queries, where the policy's ranker attends with them.
         allocation: positions of each lane, where the policy's budget follows the attention seen; empty before that.
@@ -29,6 +31,7 @@ class Manager:
         self.past = Past()
         self.window = QueryWindow(policy.ranker.queries) if policy.ranker.queries else None
         self.allocation: list[int] = []
+        self.archive = Archive(store, policy.recall) if policy.recall is not None and store.lanes else None
 
     @property
     def needs_mass(self) -> bool:
@@ -143,6 +146,7 @@ class Manager:
         targets = self._targets(nominal)
         if targets is None:
             return nominal, 0
+        self.archive_before(end)
         score = self._scores(self.store.lengths, end)
         if self.policy.block > 1:
             position = self.store.meta[:, :1, : score.shape[-1], POS]
@@ -156,6 +160,11 @@ class Manager:
             return
         if any(n - h > nominal for n, h in zip(store.lengths, store.held, strict=True)):
             self.allocation = budget.allocate(View(store, self.window, end).window_mass())
+
+    def archive_before(self, end: int) -> None:
+        """Archive whatever an eviction could drop now; ``end`` is the position of the next token."""
+        if self.archive is not None:
+            self.archive.cover(self.store, end + self.store.shift - self.policy.protect)
 
     def due(self, confidence: float | None) -> bool:
         """Whether :meth:`evict` would drop anything now."""

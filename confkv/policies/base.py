@@ -8,6 +8,7 @@ from typing import Literal
 from confkv.errors import PolicyError
 from confkv.policies.budget import Budget, Unlimited
 from confkv.policies.ranker import Ranker, Recency
+from confkv.policies.recall import Recall
 
 Scope = Literal["layer", "head"]
 
@@ -40,6 +41,7 @@ class Policy:
         sinks: first positions of the session that are never evicted.
         block: positions of one aligned block of so many are evicted together (1: each on its own).
         cache_positions: attention sees a key at its index in the cache, not at its position in the text.
+        recall: when and how evicted positions come back; None: never.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Policy:
     sinks: int = 4
     block: int = 1
     cache_positions: bool = False
+    recall: Recall | None = None
 
     def __post_init__(self) -> None:
         if self.protect < 1:
@@ -78,6 +81,14 @@ class Policy:
                 f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "
                 f"({self.protect} + {self.sinks}); raise the budget or lower protect or sinks"
             )
+        if self.recall is not None and self.recall.page > self.protect:
+            # Pages are archived whole, before the first of their positions can be evicted.
+            raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
+
+    @property
+    def looks(self) -> bool:
+        """Whether uncertain tokens are run again with recalled positions."""
+        return self.recall is not None and self.recall.look
 
     @property
     def evicts(self) -> bool:

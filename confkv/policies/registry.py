@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from confkv.errors import PolicyError
 from confkv.policies import controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
@@ -11,6 +13,7 @@ from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, fraction, scope, storage
 from confkv.policies.ranker import Composite, Recency
+from confkv.policies.recall import Recall
 
 _CONF_KV = "https://arxiv.org/abs/2605.24786"
 
@@ -52,6 +55,28 @@ def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
     return _compose(name, spec, p, Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio")))
 
 
+def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
+    value = p[key]
+    if value not in choices:
+        raise PolicyError(f"{key}={value} is unknown; use one of {', '.join(f'{key}={x}' for x in choices)}")
+    return value
+
+
+def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    recall = Recall(
+        look=name == "confkv-look",
+        gate=_one_of(p, "gate", "confidence", "always", "random"),
+        tau=float(p["tau"]),
+        rate=fraction(p, "rate"),
+        seed=int(p["seed"]),
+        page=int(p["page"]),
+        storage=_one_of(p, "archive", "int8", "fp"),
+        megabytes=float(p["archive_mb"]),
+        index=_one_of(p, "index", "host", "device"),
+    )
+    return replace(_confkv(name, spec, p), recall=recall)
+
+
 _CONF: dict[str, Value] = {
     "n_high": 128,
     "n_low": 256,
@@ -65,6 +90,17 @@ _CONF: dict[str, Value] = {
     "shuffle": 0,
     "block": 1,
     **STORAGE,
+}
+
+_RECALL: dict[str, Value] = {
+    **_CONF,
+    "gate": "confidence",
+    "rate": 0.5,
+    "seed": 0,
+    "page": 8,
+    "archive": "int8",
+    "archive_mb": 1024.0,
+    "index": "host",
 }
 
 _REGISTRY: dict[str, Entry] = {
@@ -91,6 +127,24 @@ _REGISTRY: dict[str, Entry] = {
             _CONF_KV,
         ),
         _confkv_l,
+    ),
+    "confkv-recall": Entry(
+        PolicyInfo(
+            "confkv-recall",
+            "confkv whose evicted positions come back from an archive after an uncertain step",
+            _RECALL,
+            _CONF_KV,
+        ),
+        _recall,
+    ),
+    "confkv-look": Entry(
+        PolicyInfo(
+            "confkv-look",
+            "confkv that runs an uncertain token again with positions recalled for it",
+            _RECALL,
+            _CONF_KV,
+        ),
+        _recall,
     ),
     **{
         entry.info.name: entry

@@ -70,6 +70,14 @@ from confkv.store import MASS
         ("tova:n=0", "protect"),
         ("random:seed=-1", "at least 0"),
         ("mass:scope=row", "scope=head"),
+        ("confkv-look:gate=never", "gate=random"),
+        ("confkv-look:rate=2", "between 0 and 1"),
+        ("confkv-look:page=0", "at least 1"),
+        ("confkv-look:page=33", "protect=32"),
+        ("confkv-look:archive=zip", "archive=fp"),
+        ("confkv-recall:archive_mb=-1", "megabytes"),
+        ("confkv-recall:archive_mb=nan", "megabytes"),
+        ("confkv-recall:index=disk", "index=device"),
     ],
 )
 def test_a_wrong_policy_is_one_line_that_names_the_cause(text: str, named: str) -> None:
@@ -116,7 +124,7 @@ def test_defaults_are_the_papers() -> None:
 def test_every_listed_policy_parses_with_its_own_defaults() -> None:
     infos = list_policies()
     assert [info.name for info in infos] == sorted({i.name for i in infos}, key=[i.name for i in infos].index)
-    assert {"full", "window", "confkv", "confkv-l"} <= {info.name for info in infos}
+    assert {"full", "window", "confkv", "confkv-l", "confkv-recall", "confkv-look"} <= {info.name for info in infos}
     for info in infos:
         spelled = ",".join(f"{key}={value}" for key, value in info.params.items())
         assert parse_policy(f"{info.name}:{spelled}") == parse_policy(info.name)

@@ -22,6 +22,11 @@ SPECS = {
     "window": ["window:16,sinks=3", "window:60,int8=1,w=8"],
     "confkv": [f"confkv:{_SMALL}", f"confkv:{_SMALL},scope=head", f"confkv:{_INT8}", f"confkv:{_INT8},scope=head"],
     "confkv-l": [f"confkv-l:{_SMALL},floor=8", f"confkv-l:{_INT8},floor=40,scope=head"],
+    "confkv-recall": [f"confkv-recall:{_SMALL},page=4", f"confkv-recall:{_INT8},page=3,scope=head"],
+    "confkv-look": [
+        f"confkv-look:{_SMALL},page=3,scope=head,archive_mb=0.02",
+        f"confkv-look:{_INT8},page=4,gate=always",
+    ],
 }
 OPERATION = st.one_of(
     st.tuples(st.sampled_from(["observation", "observation", "reply", "text", "goal"]), st.integers(1, 45)),
