@@ -120,8 +120,8 @@ def recall(session: Session, coming: int = 0) -> int:
         coming: tokens about to be appended, for which room is left.
 
     Returns:
-        (lane, position) pairs brought back, the mean over heads where each head has its own; 0 also where nothing was
-        ever evicted.
+        (lane, position) pairs brought back, the mean over heads (rounded up) where each head has its own; 0 also where
+        nothing was ever evicted.
     """
     cache, manager = session.cache, session._manager
     archive = manager.archive if manager is not None else None
@@ -145,7 +145,7 @@ def recall(session: Session, coming: int = 0) -> int:
         if manager.policy.scope == "layer":
             score = score.mean(1, keepdim=True)
         plan = choose(store, archive, score, manager.competes(end), targets)
-        brought = int(plan.bring.sum()) // plan.bring.shape[1]
+        brought = -(-int(plan.bring.sum()) // plan.bring.shape[1])
         if brought:
             carry_out(store, archive, plan)
             session._counts["recalls"] += 1
@@ -177,7 +177,7 @@ def judge(session: Session, ids: Tensor, at: Tensor, rings: Contents) -> bool:
 def look(session: Session, ids: Tensor, at: Tensor, rings: Contents) -> int:
     """Run the token of the forward pass just made again, with pages recalled for its own queries.
 
-    Where nothing comes back the pass stands: it would give the same distribution.
+    Where nothing comes back the pass stands: the token could see nothing that it did not see.
 
     Args:
         ids, at: what the pass was given, ``[1, 1]`` each.

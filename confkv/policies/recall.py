@@ -37,7 +37,7 @@ class Recall:
     tau: float = 0.7
     rate: float = 0.5
     seed: int = 0
-    page: int = 8
+    page: int = 4
     storage: Literal["int8", "fp"] = "int8"
     megabytes: float = 1024.0
     index: Literal["host", "device"] = "host"

@@ -97,7 +97,7 @@ _RECALL: dict[str, Value] = {
     "gate": "confidence",
     "rate": 0.5,
     "seed": 0,
-    "page": 8,
+    "page": 4,
     "archive": "int8",
     "archive_mb": 1024.0,
     "index": "host",

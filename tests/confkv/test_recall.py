@@ -135,6 +135,17 @@ def test_where_nothing_comes_back_the_pass_stands(tiny: Any, ids: Any, recorder:
     assert all(torch.equal(a, b) for a, b in zip(log, other, strict=True))
 
 
+@pytest.mark.parametrize("name", ["confkv-recall", "confkv-look"])
+def test_a_budget_without_room_for_pages(name: str, tiny: Any, ids: Any, recorder: Any) -> None:
+    policy = f"{name}:n_high=6,n_low=6,protect=4,sinks=2,page=4,gate=always"
+    session = Engine(tiny("llama", **WHOLE), None, policy, chunk=8).session()
+    session.extend(ids(70, 2), "text")
+    log = recorder(session.engine).logits
+    session.score(ids(20, 4))
+    assert session.stats.recalls == 0 < session.stats.host_bytes and len(log) == 20
+    assert session.steps[-1].kept == 6, "the sinks and the newest alone fill it"
+
+
 def test_the_random_gate_keeps_its_rate_and_its_seed() -> None:
     def steps(text: str) -> list[bool]:
         recall = parse_policy(f"confkv-look:gate=random,{text}").recall
