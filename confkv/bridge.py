@@ -6,6 +6,7 @@ append and attend. Nothing is concatenated, and the session never travels throug
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,8 +16,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.masking_utils import AttentionMaskInterface
 
 from confkv.errors import ConfkvError, ModelError
-from confkv.manager import MASS_ROWS
-from confkv.store import Store
+from confkv.rope import rotate
+from confkv.store import POS, Store
 from confkv_kernels import attend
 
 NAME = "confkv"
@@ -105,10 +106,14 @@ class StoreLayer(_Layer):
         store.append(lane, k[0], v[0])
         keys, values = store.fp(lane)
         history = store.history(lane)
+        if cache.turns is not None and (freq := cache.lane_frequencies[lane]) is not None:
+            slots, delta = cache.turns
+            keys = keys.clone()
+            keys[:, :, slots] = rotate(keys[:, :, slots], delta, freq)
         mask = cache.causal_mask(store.n_fp[lane] + store.n_history[lane], steps, q.device) if steps > 1 else None
         if cache.records_queries:
             # Of a long chunk a copy: a view would keep all of its queries.
-            cache.queries.append(q if steps <= MASS_ROWS else q[:, :, -MASS_ROWS:].clone())
+            cache.queries.append(q if steps <= cache.rows else q[:, :, -cache.rows :].clone())
             cache.scales.append(scale)
             cache.softcaps.append(softcap)
             cache.sink_logits.append(sinks)
@@ -154,12 +159,25 @@ class SessionCache(Cache):
 
     Attributes:
         seen: logical length as the model sees it (the position of the next token).
+        rows: newest query rows of a forward pass that are recorded; 0: none.
         queries, scales, softcaps, sink_logits: per lane, what the manager needs to compute attention mass.
+        lane_frequencies: RoPE inverse frequencies of the lanes, where attention is to see keys at their index in the
+            cache (StreamingLLM); else empty.
+        turns: for this forward pass, slots whose keys do not sit at their index, and by how much; None: all do.
     """
 
-    def __init__(self, windows: list[int | None], make_store: Any, records_queries: bool) -> None:
+    def __init__(
+        self,
+        windows: list[int | None],
+        make_store: Any,
+        rows: int,
+        lane_frequencies: Sequence[Tensor | None] = (),
+    ) -> None:
         self.seen = 0
-        self.records_queries = records_queries
+        self.rows = rows
+        self.records_queries = rows > 0
+        self.lane_frequencies = lane_frequencies
+        self.turns: tuple[Tensor, Tensor] | None = None
         self._make_store = make_store
         self.store: Store | None = None
         self.queries: list[Tensor] = []
@@ -189,6 +207,17 @@ class SessionCache(Cache):
         self._masks.clear()
         if self.store is not None:
             self.store.reserve(steps)
+            self.turns = self._cache_positions(self.store) if self.lane_frequencies else None
+
+    def _cache_positions(self, store: Store) -> tuple[Tensor, Tensor] | None:
+        """Positions counted back from the new tokens, so that only keys before a gap move, towards them.
+
+        Every lane and head holds the same positions: the ranking is by age, the budget the same for all.
+        """
+        position = store.meta[0, 0, : store.lengths[0], POS]
+        delta = position.argsort().argsort() + (self.seen - position.shape[0]) - position
+        slots = delta.nonzero().flatten()
+        return (slots, delta[slots]) if slots.numel() else None
 
     def store_for(self, k: Tensor) -> Store:
         """The store, created at the first key with its shape, dtype and device."""

@@ -28,6 +28,10 @@ def take(session: Session) -> Mark:
     tensors: dict[str, Tensor] = {}
     if session.cache.store is not None:
         tensors.update({f"store.{key}": value for key, value in session.cache.store.state().items()})
+    if session._manager is not None:
+        tensors.update({f"manager.{key}": value for key, value in session._manager.state().items()})
+    if session._manager is not None and session._manager.archive is not None:
+        tensors.update({f"archive.{key}": value for key, value in session._manager.archive.state().items()})
     for i, ring in enumerate(session.cache.rings):
         if ring.k is not None and ring.v is not None:
             tensors[f"ring.{i}.k"], tensors[f"ring.{i}.v"] = ring.k.clone(), ring.v.clone()
@@ -59,7 +63,12 @@ def restore(session: Session, mark: Mark) -> None:
         like = tensors["store.k"]
         store = session.cache.store_for(like[:, :, :0].to(session.engine.model.device))
         store.load_state({key[6:]: value for key, value in tensors.items() if key.startswith("store.")})
+        store.shift = state["shift"]
         session._manager = Manager(session.engine.policy, store)
+        session._manager.load_state({key[8:]: value for key, value in tensors.items() if key.startswith("manager.")})
+        if session._manager.archive is not None:
+            archived = {key[8:]: value for key, value in tensors.items() if key.startswith("archive.")}
+            session._manager.archive.load_state(archived, session.engine.lane_frequencies()[0])
     for i, ring in enumerate(session.cache.rings):
         if f"ring.{i}.k" in tensors:
             ring.k, ring.v = tensors[f"ring.{i}.k"].clone(), tensors[f"ring.{i}.v"].clone()

@@ -14,7 +14,7 @@ from torch import Tensor
 from confkv import bridge
 from confkv.errors import ModelError
 from confkv.policies import Policy, parse_policy
-from confkv.rope import inverse_frequencies
+from confkv.rope import inverse_frequencies, require_movable
 from confkv.session import Session
 from confkv.store import Store
 
@@ -55,6 +55,8 @@ class Engine:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self._token_layer_bytes = 2 * heads * dim * model.dtype.itemsize
+        if self.policy.cache_positions:
+            require_movable(model, self.policy.name)
         bridge.bind(model)
         names = inspect.signature(model.forward).parameters
         # transformers 5.24 renamed the argument.
@@ -109,7 +111,7 @@ class Engine:
 
     def new_cache(self) -> bridge.SessionCache:
         """An empty cache for one session."""
-        needs = self.policy.evicts and self.policy.ranker.needs_mass
+        recalls = self.policy.recall is not None
         lanes = sum(window is None for window in self.windows)
         storage = self.policy.storage
         make = partial(
@@ -119,8 +121,13 @@ class Engine:
             window=storage.window,
             sinks=max(self.policy.sinks, 4) if storage.int8 else self.policy.sinks,
             evicts=self.policy.evicts,
+            columns=self.policy.ranker.columns,
+            origins=recalls,
         )
-        return bridge.SessionCache(self.windows, make, needs and lanes > 0)
+        # A recall needs the newest query at least.
+        rows = max(self.policy.ranker.rows, int(recalls)) if self.policy.evicts and lanes else 0
+        frequencies = self.lane_frequencies()[0] if self.policy.cache_positions else []
+        return bridge.SessionCache(self.windows, make, rows, frequencies)
 
     def lane_frequencies(self) -> tuple[list[Tensor | None], list[Tensor | None]]:
         """RoPE inverse frequencies of the lanes and of the rings."""

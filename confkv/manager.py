@@ -5,20 +5,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from confkv import observe
+from confkv.archive import Archive
+from confkv.observe import QueryWindow, View
 from confkv.policies.base import Policy
+from confkv.policies.budget import Past
+from confkv.policies.ranker import MASS_ROWS
 from confkv.store import HOLD, MASS, POS, Store
 from confkv_kernels import attention_mass
 
-#: Query rows at the end of a prefill chunk from which attention mass is taken.
-MASS_ROWS = 32
-
 
 class Manager:
-    """One policy over one store. Holds no state of its own beyond a cache of per-layer budgets."""
+    """One policy over one store of one session.
+
+    Attributes:
+        archive: evicted positions, where the policy recalls; else None.
+        past: confidences of the decode steps so far.
+        window: the newest queries, where the policy's ranker attends with them.
+        allocation: positions of each lane, where the policy's budget follows the attention seen; empty before that.
+    """
 
     def __init__(self, policy: Policy, store: Store) -> None:
         self.policy, self.store = policy, store
         self._budgets: dict[int, list[int]] = {}
+        self.past = Past()
+        self.window = QueryWindow(policy.ranker.queries) if policy.ranker.queries else None
+        self.allocation: list[int] = []
+        self.archive = Archive(store, policy.recall) if policy.recall is not None and store.lanes else None
 
     @property
     def needs_mass(self) -> bool:
@@ -35,6 +48,12 @@ class Manager:
             scales, softcaps, sinks: per lane, as the model passed them to its attention.
         """
         store, rows = self.store, queries[0].shape[2]
+        if self.window is not None:
+            self.window.push(queries, scales, softcaps, sinks)
+            return
+        if self.policy.ranker.columns or rows > MASS_ROWS:
+            observe.record(self, queries, scales, softcaps, sinks)
+            return
         if len(set(scales)) == 1 and len(set(softcaps)) == 1:
             mass = attention_mass(
                 torch.cat(queries),
@@ -43,9 +62,9 @@ class Manager:
                 scale=scales[0],
                 softcap=softcaps[0],
                 sinks=torch.stack([s for s in sinks if s is not None]) if sinks[0] is not None else None,
-                visible=self._visible(store.n_history, store.n_fp, rows),
+                visible=self.visible(store.n_history, store.n_fp, rows),
             )
-            self._fold(slice(None), self._by_slot(mass), rows)
+            self.fold(slice(None), self._by_slot(mass), rows)
             return
         for lane, q in enumerate(queries):
             mass = attention_mass(
@@ -55,11 +74,11 @@ class Manager:
                 scale=scales[lane],
                 softcap=softcaps[lane],
                 sinks=sinks[lane],
-                visible=self._visible(store.n_history[lane : lane + 1], store.n_fp[lane : lane + 1], rows),
+                visible=self.visible(store.n_history[lane : lane + 1], store.n_fp[lane : lane + 1], rows),
             )
-            self._fold(slice(lane, lane + 1), mass, rows)
+            self.fold(slice(lane, lane + 1), mass, rows)
 
-    def _visible(self, n_history: list[int], n_fp: list[int], rows: int) -> Tensor | None:
+    def visible(self, n_history: list[int], n_fp: list[int], rows: int) -> Tensor | None:
         """``[G or 1, 1, rows, m]``: what each of the newest rows sees of the last m columns; it sees all before them.
 
         Columns are the history up to the longest, then the full-precision part up to the longest. Row r sees what its
@@ -79,7 +98,7 @@ class Manager:
         return seen & ((column >= past) | (column < torch.tensor(n_history, device=device).view(-1, 1, 1, 1)))
 
     def _by_slot(self, mass: Tensor) -> Tensor:
-        """Mass by column (see :meth:`_visible`) -> mass by slot, in which the window follows its lane's own history."""
+        """Mass by column (see :meth:`visible`) -> mass by slot, in which the window follows its lane's own history."""
         n_history = self.store.n_history
         past = max(n_history)
         if min(n_history) == past:
@@ -89,12 +108,23 @@ class Manager:
         column = torch.where(slot < own, slot, slot - own + past).clamp_(max=mass.shape[-1] - 1)
         return mass.gather(2, column.expand(-1, mass.shape[1], -1))
 
-    def _fold(self, lanes: slice, mass: Tensor, rows: int) -> None:
+    def fold(self, lanes: slice, mass: Tensor, rows: int) -> None:
+        """Fold the mean mass of ``rows`` newer rows, ``[g, H, n]`` by slot, into what some lanes recorded."""
         column = self.store.meta[lanes, :, : mass.shape[-1], MASS]
         column.copy_(self.policy.ranker.update(mass, column, rows))
 
+    def wants(self, left: int, confidence: float | None) -> bool:
+        """Whether the pass just made has to be recorded; ``left`` more tokens follow before the session is read.
+
+        Mass is read by the next eviction, and what a ranker takes its rows from, the newest, may be still to come.
+        """
+        ranker = self.policy.ranker
+        return self.needs_mass and (ranker.every_chunk or left < ranker.rows or self.due(confidence))
+
     def layer_budgets(self, nominal: int) -> list[int]:
         """Budget of each lane for a nominal budget."""
+        if self.allocation:
+            return self.allocation
         if nominal not in self._budgets:
             self._budgets[nominal] = self.policy.budget.per_layer(nominal, self.store.lanes)
         return self._budgets[nominal]
@@ -109,15 +139,36 @@ class Manager:
         Returns:
             the nominal budget (None: unlimited) and the number of (lane, position) pairs dropped.
         """
-        nominal = self.policy.budget.at(confidence)
+        nominal = self.policy.budget.at(confidence, self.past)
+        if confidence is not None:
+            self.past.add(confidence)
+        self._allocate(nominal, confidence, end)
         targets = self._targets(nominal)
         if targets is None:
             return nominal, 0
-        return nominal, self.store.evict(self._scores(self.store.lengths, end), targets)
+        self.archive_before(end)
+        score = self._scores(self.store.lengths, end)
+        if self.policy.block > 1:
+            position = self.store.meta[:, :1, : score.shape[-1], POS]
+            score, targets = by_block(score, position, self.store.lengths, targets, self.policy.block)
+        return nominal, self.store.evict(score, targets)
+
+    def _allocate(self, nominal: int | None, confidence: float | None, end: int) -> None:
+        """Share the budget among the lanes, where that follows the attention seen."""
+        budget, store = self.policy.budget, self.store
+        if not budget.allocates or nominal is None or (confidence is not None and self.allocation):
+            return
+        if any(n - h > nominal for n, h in zip(store.lengths, store.held, strict=True)):
+            self.allocation = budget.allocate(View(store, self.window, end).window_mass())
+
+    def archive_before(self, end: int) -> None:
+        """Archive whatever an eviction could drop now; ``end`` is the position of the next token."""
+        if self.archive is not None:
+            self.archive.cover(self.store, end + self.store.shift - self.policy.protect)
 
     def due(self, confidence: float | None) -> bool:
         """Whether :meth:`evict` would drop anything now."""
-        return self._targets(self.policy.budget.at(confidence)) is not None
+        return self._targets(self.policy.budget.at(confidence, self.past)) is not None
 
     def _targets(self, nominal: int | None) -> list[int] | None:
         """Slots each lane may keep; None where no lane holds more."""
@@ -127,17 +178,97 @@ class Manager:
         targets = [h + b for h, b in zip(store.held, self.layer_budgets(nominal), strict=True)]
         return targets if any(n > t for n, t in zip(store.lengths, targets, strict=True)) else None
 
-    def _scores(self, lengths: list[int], end: int) -> Tensor:
+    def competes(self, end: int) -> Tensor:
+        """bool ``[G, h, n]`` over slots, True where a position may be dropped (h = 1 with the scope of a layer)."""
+        lengths = self.store.lengths
         n = max(lengths)
-        meta = self.store.meta[:, :, :n]
-        if self.policy.scope == "layer":
-            mass = meta[..., MASS].mean(1, keepdim=True) if self.needs_mass else meta[:, :1, :, MASS]
-            position, hold = meta[:, :1, :, POS], meta[:, :1, :, HOLD]
-        else:
-            mass, position, hold = meta[..., MASS], meta[..., POS], meta[..., HOLD]
-        free = (hold == 0) & (position < end - self.policy.protect)
+        meta = self.store.meta[:, : 1 if self.policy.scope == "layer" else None, :n]
+        free = (meta[..., HOLD] == 0) & (meta[..., POS] < end - self.policy.protect)
         if min(lengths) != n:
             length = torch.tensor(lengths, device=free.device).view(-1, 1, 1)
             free = free & (torch.arange(n, device=free.device) < length)
+        return free
+
+    def _scores(self, lengths: list[int], end: int) -> Tensor:
+        n = max(lengths)
+        meta = self.store.meta[:, :, :n]
+        signal = self.policy.ranker.signal(View(self.store, self.window, end))
+        mass, position = meta[..., MASS] if signal is None else signal, meta[..., POS]
+        if self.policy.scope == "layer":
+            mass = mass.mean(1, keepdim=True) if self.needs_mass or signal is not None else mass[:, :1]
+            position = position[:, :1]
+        free = self.competes(end)
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def rebase(self, delta: int, inv_freq: list[Tensor | None]) -> None:
+        """The newest positions moved by ``delta``; ``inv_freq`` as in :meth:`Store.rebase`."""
+        if self.window is not None:
+            self.window.turn(float(delta), inv_freq)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the queries held."""
+        return self.window.nbytes if self.window is not None else 0
+
+    def state(self) -> dict[str, Tensor]:
+        """What the session's past decides later, as tensors; :meth:`load_state` restores it exactly."""
+        out = {
+            "past": torch.tensor(self.past.values, dtype=torch.float64),
+            "past_count": torch.tensor(self.past.count),
+            "allocation": torch.tensor(self.allocation, dtype=torch.int64),
+        }
+        if self.window is not None:
+            out.update({f"window.{key}": value for key, value in self.window.state().items()})
+        return out
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Inverse of :meth:`state`."""
+        self.past = Past([float(x) for x in state["past"]], int(state["past_count"]))
+        self.allocation = [int(x) for x in state["allocation"]]
+        held = {key[7:]: value for key, value in state.items() if key.startswith("window.")}
+        if self.window is not None and held:
+            self.window.load_state(held, self.store.device)
+
+
+def by_block(
+    score: Tensor, position: Tensor, lengths: list[int], targets: list[int], size: int
+) -> tuple[Tensor, list[int]]:
+    """Scores and targets with which whole blocks leave: the worst ones, until a lane is within its target.
+
+    A block is what competes among ``size`` aligned positions; its score is their mean. The block that the protected
+    window reaches into stays for now.
+
+    Args:
+        score: ``[G, 1, n]`` float32, ``+inf`` where a slot does not compete.
+        position: ``[G, 1, n]`` float32.
+        lengths, targets: slots held, and to keep at most, per lane.
+
+    Returns:
+        the blocks' ranks in place of the scores, and the slots that each lane keeps.
+    """
+    n = score.shape[-1]
+    used = torch.arange(n, device=score.device) < torch.tensor(lengths, device=score.device).view(-1, 1, 1)
+    block = (position / size).long()
+    # Positions up to the newest that competes are free but for what is held; its block may reach beyond.
+    free = used & score.isfinite()
+    newest = torch.where(free, position, -1.0).amax(-1, keepdim=True)
+    free &= (block + 1) * size <= newest + 1
+    blocks = int(block.amax()) + 1
+    index = torch.where(free, block, blocks)
+    shape = (*score.shape[:2], blocks + 1)
+    total = score.new_zeros(shape).scatter_add_(-1, index, torch.where(free, score, 0.0))
+    count = score.new_zeros(shape).scatter_add_(-1, index, free.float())
+    mean = torch.where(count > 0, total / count, float("inf"))
+    worst_first = mean.argsort(dim=-1, stable=True)
+    gone = count.gather(-1, worst_first).cumsum(-1)
+    need = torch.tensor([n - t for n, t in zip(lengths, targets, strict=True)], device=score.device).view(-1, 1, 1)
+    last = (gone < need).sum(-1, keepdim=True)
+    dropped = torch.where(need > 0, gone.gather(-1, last.clamp(max=blocks)), 0.0)
+    rank = torch.empty_like(mean).scatter_(
+        -1, worst_first, torch.arange(blocks + 1.0, device=score.device).expand(shape)
+    )
+    kept = [n - int(d) for n, d in zip(lengths, dropped.flatten(), strict=True)]
+    return torch.where(free, rank.gather(-1, index), float("inf")), kept

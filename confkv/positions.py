@@ -76,7 +76,13 @@ def rebase_if_needed(session: Session, steps: int) -> None:
     if store is not None:
         origins = [session.original_positions(lane) for lane in range(store.lanes)]
         store.rebase(end, lane_freqs)
-        _remember_origins(session, origins, end)
+        store.shift = session.seen - end
+        if not store.origins:
+            _remember_origins(session, origins, end)
+        if session._manager is not None:
+            session._manager.rebase(end - cache.seen, lane_freqs)
+        if session._manager is not None and session._manager.archive is not None:
+            session._manager.archive.rebase(origins, end, lane_freqs)
     for ring, freq in zip(cache.rings, ring_freqs, strict=True):
         # A ring holds the newest positions without a gap: all of them move by the same distance.
         if ring.k is not None and freq is not None:

@@ -15,9 +15,10 @@ from confkv.checkpoint import Mark as Mark
 from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
-from confkv.manager import MASS_ROWS, Manager
+from confkv.manager import Manager
+from confkv.recall import judge, recall, ring_contents
 from confkv.sampling import sample
-from confkv.store import FRESH, PINNED, PROTECTED, SINK
+from confkv.store import FRESH, ORIGIN, PINNED, PROTECTED, SINK
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
@@ -47,8 +48,11 @@ class Session:
         self._logits: Tensor | None = None
         self._confidence, self._budget = 0.0, engine.policy.budget.at(None)
         self._counts = {"evictions": 0, "rebases": 0, "turn": 0, "forwards": 0, "seen": 0}
+        self._counts |= {"recalls": 0, "recalled": 0, "looks": 0}
+        #: what came back at the decode step under way, and whether its token was run again
+        self._recalled, self._looked = 0, False
         self._bytes = {"peak": 0, "sum": 0}
-        self._seconds = {"prefill": 0.0, "decode": 0.0, "manage": 0.0}
+        self._seconds = {"prefill": 0.0, "decode": 0.0, "manage": 0.0, "recall": 0.0, "look": 0.0}
         #: per lane ``[H, end]``: original position of each re-based one; empty before the first re-basing
         self._origins: list[Tensor] = []
         self._shift = 0
@@ -94,9 +98,11 @@ class Session:
         for start in range(0, len(fed), chunk):
             end = start + chunk
             self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
+        # A goal or a page of its own may need what earlier ones said.
+        recalled = recall(self) if segment in ("goal", "observation") else 0
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}
-        return TurnStats(len(ids), spent["prefill"], spent["manage"], self._kept(), self.seen)
+        return TurnStats(len(ids), spent["prefill"], spent["manage"], self._kept(), self.seen, recalled)
 
     def _growth(self, segment: str, count: int) -> int:
         """Slots that ``count`` tokens add at most: all of them where they are kept, else a chunk beyond the budget."""
@@ -128,38 +134,40 @@ class Session:
         device = engine.model.device
         first = cache.seen
         at = torch.arange(first, first + steps, device=device).unsqueeze(0)
+        rings = ring_contents(cache.rings) if engine.policy.looks else []
         cache.begin(steps)
-        self._logits = engine.forward(torch.tensor([ids], device=device), at, cache)
-        forwarded = time.perf_counter()
+        tokens = torch.tensor([ids], device=device)
+        self._logits = engine.forward(tokens, at, cache)
+        forwarded, aside = time.perf_counter(), self._seconds["recall"] + self._seconds["look"]
+        uncertain = phase == "decode" and judge(self, tokens, at, rings)
         sinks = engine.policy.sinks
         hold = [h + (SINK if self.seen + i < sinks else 0) for i, h in enumerate(held)]
         cache.seen += steps
         self._counts["seen"] += steps
         if cache.store is not None:
             cache.store.commit(first, hold if any(hold) else [], steps)
-        self._manage(phase, left)
-        done = time.perf_counter()
+        self._manage(phase, left, uncertain)
+        if uncertain and not engine.policy.looks:
+            self._recalled = recall(self)
+        aside = self._seconds["recall"] + self._seconds["look"] - aside
         self._seconds[phase] += forwarded - start
-        self._seconds["manage"] += done - forwarded
+        self._seconds["manage"] += time.perf_counter() - forwarded - aside
         allocated = self._allocated()
         self._bytes["peak"] = max(self._bytes["peak"], allocated)
         self._bytes["sum"] += allocated
         self._counts["forwards"] += 1
 
-    def _manage(self, phase: Phase, left: int) -> None:
-        """Mass, eviction, quantising, and in decoding the confidence that sets the budget."""
+    def _manage(self, phase: Phase, left: int, uncertain: bool) -> None:
+        """Mass, eviction, quantising; in decoding the confidence sets the budget, or the gate of a recall."""
         cache = self.cache
-        assert self._logits is not None
-        c = None
-        if phase == "decode":
-            self._confidence = confidence(self._logits)
-            c = self._confidence
         if cache.store is None:
             return
+        c = self._confidence if phase == "decode" else None
+        if phase == "decode" and self.engine.policy.recall is not None:
+            c = None if uncertain else float("inf")
         if self._manager is None:
             self._manager = Manager(self.engine.policy, cache.store)
-        # Mass is read by the next eviction, and MASS_ROWS newer query rows outweigh all before them (1 - 0.9^32).
-        if cache.queries and (left < MASS_ROWS or self._manager.due(c)):
+        if cache.queries and self._manager.wants(left, c):
             self._manager.record(cache.queries, cache.scales, cache.softcaps, cache.sink_logits)
         self._budget, dropped = self._manager.evict(c, cache.seen)
         self._counts["evictions"] += dropped
@@ -210,6 +218,7 @@ class Session:
         pieces = Detokeniser(self.engine.tokenizer)
         for _ in range(max_new_tokens):
             start = time.perf_counter()
+            self._recalled, self._looked = 0, False
             if self.pending is not None:
                 token, self.pending = self.pending, None
                 self._feed([token], [SEGMENTS[segment]], "decode")
@@ -219,14 +228,18 @@ class Session:
             self.pending = token
             self.tokens.append(token)
             seconds = time.perf_counter() - start
-            kept = self._kept()
-            self.steps.append(
-                StepRecord(self._counts["turn"], self._confidence, self._budget, kept, self._allocated(), seconds)
-            )
+            kept = self._record(seconds)
             text = "" if token in stops else pieces.push(token)
             yield Token(token, text, self._confidence, self._budget, kept, seconds)
             if token in stops:
                 return
+
+    def _record(self, seconds: float) -> float:
+        """Note a decoded token; returns positions kept, the mean over layers."""
+        kept, turn, looked = self._kept(), self._counts["turn"], self._looked
+        budget, allocated = self._budget, self._allocated()
+        self.steps.append(StepRecord(turn, self._confidence, budget, kept, allocated, seconds, self._recalled, looked))
+        return kept
 
     def score(self, ids: list[int]) -> list[float]:
         """Teacher-forced decoding: log p of each token given all before it (nats).
@@ -243,11 +256,9 @@ class Session:
             start = time.perf_counter()
             out.append(float(self._logits.float().log_softmax(-1)[token]))
             self.tokens.append(token)
+            self._recalled, self._looked = 0, False
             self._feed([token], [0], "decode")
-            seconds, kept = time.perf_counter() - start, self._kept()
-            self.steps.append(
-                StepRecord(self._counts["turn"], self._confidence, self._budget, kept, self._allocated(), seconds)
-            )
+            self._record(time.perf_counter() - start)
         return out
 
     def retract(self) -> int | None:
@@ -268,6 +279,9 @@ class Session:
         """
         if self.cache.store is None:
             return torch.zeros(0, 0, dtype=torch.int64)
+        if self.cache.store.origins:
+            n = self.cache.store.lengths[lane]
+            return self.cache.store.meta[lane, :, :n, ORIGIN].long().sort(-1).values
         now = self.cache.store.positions(lane)
         if not self._origins:
             return now
@@ -285,6 +299,9 @@ class Session:
         store = self.cache.store
         kinds = store.bytes_by_kind() if store is not None else {"fp": 0, "int8": 0, "scales": 0, "meta": 0}
         kinds["meta"] += sum(table.nbytes for table in self._origins)
+        kinds["meta"] += self._manager.nbytes if self._manager is not None else 0
+        if self._manager is not None and self._manager.archive is not None:
+            kinds["index"] = self._manager.archive.device_bytes
         kinds["ring"] = sum(r.k.nbytes + r.v.nbytes for r in self.cache.rings if r.k is not None and r.v is not None)
         return kinds
 
@@ -301,6 +318,7 @@ class Session:
     def stats(self) -> SessionStats:
         """What the session holds and what it cost so far."""
         kinds = self._bytes_by_kind()
+        archive = self._manager.archive if self._manager is not None else None
         return SessionStats(
             tokens_seen=self.seen,
             kept_per_layer=self._kept_per_layer(),
@@ -313,6 +331,10 @@ class Session:
             rebases=self._counts["rebases"],
             decode_steps=len(self.steps),
             seconds=dict(self._seconds),
+            host_bytes=archive.host_bytes if archive is not None else 0,
+            recalls=self._counts["recalls"],
+            recalled=self._counts["recalled"],
+            looks=self._counts["looks"],
         )
 
     def checkpoint(self) -> Mark:

@@ -15,8 +15,9 @@ from confkv.history import SLACK, compact_mixed, drop_one_mixed, move_to_history
 from confkv.rope import rotate
 from confkv_kernels import History, dequantise, keep_indices, take_rows
 
-#: Columns of the metadata.
-MASS, HOLD, POS = 0, 1, 2
+#: Columns of the metadata. ORIGIN, the number of tokens fed before this one, is kept where positions come back from an
+#: archive: after a re-basing those share positions with survivors.
+MASS, HOLD, POS, ORIGIN = 0, 1, 2, 3
 #: Values of HOLD, added up: why a slot does not compete. All but SINK do not count against the budget either. A release
 #: turns FRESH into PROTECTED, and what was PROTECTED before competes.
 SINK, PROTECTED, FRESH, PINNED = 1, 2, 4, 8
@@ -35,6 +36,8 @@ class Store:
         window: newest positions that stay in full precision.
         sinks: first positions that stay in full precision.
         evicts: whether metadata is kept at all (full KV needs none).
+        columns: columns of metadata that the ranker fills itself; they are the last ones.
+        origins: whether metadata has the column ORIGIN.
     """
 
     def __init__(
@@ -49,6 +52,8 @@ class Store:
         window: int = 128,
         sinks: int = 4,
         evicts: bool = True,
+        columns: int = 0,
+        origins: bool = False,
     ) -> None:
         self.lanes, self.heads, self.dim = lanes, heads, dim
         self.dtype, self.device = dtype, torch.device(device)
@@ -59,7 +64,10 @@ class Store:
         self.held = [0] * lanes
         self.k = torch.empty(lanes, heads, 0, dim, dtype=dtype, device=self.device)
         self.v = torch.empty_like(self.k)
-        self.meta = torch.zeros(lanes, heads, 0, 3, device=self.device)
+        self.meta = torch.zeros(lanes, heads, 0, (4 if origins else 3) + columns, device=self.device)
+        self.origins = origins
+        #: origin less position of the tokens that are appended now
+        self.shift = 0
         #: the INT8 part of every lane
         self.codes: History | None = None
 
@@ -95,7 +103,7 @@ class Store:
     def _resize_meta(self, capacity: int) -> None:
         if not self.evicts:
             return
-        meta = torch.zeros(self.lanes, self.heads, capacity, 3, device=self.device)
+        meta = torch.zeros(self.lanes, self.heads, capacity, self.meta.shape[-1], device=self.device)
         used = min(max(self.lengths, default=0), self.meta.shape[2])
         meta[:, :, :used] = self.meta[:, :, :used]
         self.meta = meta
@@ -147,11 +155,15 @@ class Store:
             row = self.meta[:, :, lengths[0] - 1]
             row.zero_()
             row[..., POS] = first
+            if self.origins:
+                row[..., ORIGIN] = first + self.shift
             if hold:
                 row[..., HOLD] = hold[0]
             return
-        rows = torch.zeros(steps, 3, device=self.device)
+        rows = torch.zeros(steps, self.meta.shape[-1], device=self.device)
         rows[:, POS] = torch.arange(first, first + steps, device=self.device, dtype=torch.float32)
+        if self.origins:
+            rows[:, ORIGIN] = rows[:, POS] + self.shift
         if hold:
             rows[:, HOLD] = torch.tensor(hold, device=self.device, dtype=torch.float32)
         for lane, n in enumerate(lengths):
@@ -204,7 +216,7 @@ class Store:
         return k[0], v[0], self.slot_positions(lane)
 
     def positions(self, lane: int) -> Tensor:
-        """Positions that a lane holds, ``[H, n]`` int64: strictly increasing in each row."""
+        """Positions that a lane holds, ``[H, n]`` int64: increasing in each row, strictly where nothing came back."""
         if not self.evicts:
             return torch.arange(self.lengths[lane], device=self.device).expand(self.heads, -1)
         return self.slot_positions(lane).sort(-1).values
@@ -311,7 +323,8 @@ class Store:
             n, nh = self.lengths[lane], self.n_history[lane]
             old = self.meta[lane, :, :n, POS]
             # Rank of each slot's position: slot order is not position order when there is a history.
-            rank = old.argsort(-1).argsort(-1).float()
+            order = self.meta[lane, :, :n, ORIGIN] if self.origins else old
+            rank = order.argsort(-1).argsort(-1).float()
             new = rank + (end - n)
             delta = new - old
             freq = inv_freq[lane]

@@ -8,13 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TurnStats:
-    """Cost of one :meth:`Session.extend`. Times in seconds; ``kept`` is the mean over layers."""
+    """Cost of one :meth:`Session.extend`. Times in seconds; ``kept`` is the mean over layers.
+
+    ``recalled`` counts (layer, position) pairs that came back from the archive for what arrived.
+    """
 
     tokens: int
     seconds_prefill: float
     seconds_manage: float
     kept: float
     seen: int
+    recalled: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,11 @@ class Token:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One decoded token, for figures and traces. ``bytes`` are bytes allocated for KV at that step."""
+    """One decoded token, for figures and traces.
+
+    ``bytes`` are bytes allocated for KV on the device at that step. ``recalled`` counts (layer, position) pairs that
+    came back from the archive, ``looked`` tells whether the token before was run again with them.
+    """
 
     turn: int
     confidence: float
@@ -48,6 +56,8 @@ class StepRecord:
     kept: float
     bytes: int
     seconds: float
+    recalled: int = 0
+    looked: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,13 +68,20 @@ class SessionStats:
         tokens_seen: logical length, every token that was ever fed.
         kept_per_layer: physical length of each layer, sliding-window layers included.
         bytes_by_kind: bytes allocated: ``fp`` (keys and values in the model's dtype), ``int8`` (codes), ``scales``,
-            ``meta`` (mass, position, hold), ``ring`` (sliding-window layers).
-        bytes, peak_bytes, mean_bytes: their sum now, at its highest, and averaged over forward passes.
+            ``meta`` (mass, position, hold), ``ring`` (sliding-window layers), ``index`` (page centres of the archive
+            where they live on the device).
+        bytes, peak_bytes, mean_bytes: their sum now, at its highest, and averaged over forward passes. All of these
+            are bytes of the device.
+        host_bytes: bytes allocated for the archive in host memory.
         full_bytes: what full KV holds at this logical length, without any slack.
         evictions: (layer, position) pairs dropped.
         rebases: times the survivors were moved to compact positions.
+        recalls: times that positions came back from the archive, for second looks or otherwise.
+        recalled: (layer, position) pairs that came back, the mean over heads where each head has its own.
+        looks: tokens that were run again with recalled positions.
         seconds: wall time by ``prefill``, ``decode`` (model and sampling), ``manage`` (confidence, mass, ranking,
-            compaction, quantising).
+            compaction, quantising, archiving), ``recall`` (choosing pages and bringing them back), ``look`` (forward
+            passes that ran a token again).
     """
 
     tokens_seen: int
@@ -78,6 +95,10 @@ class SessionStats:
     rebases: int
     decode_steps: int
     seconds: dict[str, float] = field(default_factory=dict)
+    host_bytes: int = 0
+    recalls: int = 0
+    recalled: int = 0
+    looks: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

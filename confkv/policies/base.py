@@ -8,6 +8,7 @@ from typing import Literal
 from confkv.errors import PolicyError
 from confkv.policies.budget import Budget, Unlimited
 from confkv.policies.ranker import Ranker, Recency
+from confkv.policies.recall import Recall
 
 Scope = Literal["layer", "head"]
 
@@ -38,6 +39,9 @@ class Policy:
         storage: precision of what is kept.
         protect: newest positions that are never evicted (P in the paper).
         sinks: first positions of the session that are never evicted.
+        block: positions of one aligned block of so many are evicted together (1: each on its own).
+        cache_positions: attention sees a key at its index in the cache, not at its position in the text.
+        recall: when and how evicted positions come back; None: never.
     """
 
     name: str
@@ -48,6 +52,9 @@ class Policy:
     storage: Storage = field(default_factory=Storage)
     protect: int = 32
     sinks: int = 4
+    block: int = 1
+    cache_positions: bool = False
+    recall: Recall | None = None
 
     def __post_init__(self) -> None:
         if self.protect < 1:
@@ -56,12 +63,32 @@ class Policy:
             raise PolicyError(f"policy {self.name}: sinks={self.sinks} must not be negative")
         if self.storage.window < 1:
             raise PolicyError(f"policy {self.name}: w={self.storage.window} must be at least 1")
+        if self.block < 1:
+            raise PolicyError(f"policy {self.name}: block={self.block} must be at least 1")
+        if self.block > 1 and self.scope == "head":
+            # Blocks differ in how many of their positions compete, so the heads of a layer would differ in length.
+            raise PolicyError(f"policy {self.name}: block={self.block} needs scope=layer")
         smallest = self.budget.smallest
+        # A block that reaches into what is protected cannot leave yet.
+        cut = self.block if self.block > 1 else 0
+        if smallest is not None and cut and smallest < self.protect + self.sinks + cut:
+            raise PolicyError(
+                f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks + block "
+                f"({self.protect} + {self.sinks} + {cut}); raise the budget or lower one of them"
+            )
         if smallest is not None and smallest < self.protect + self.sinks:
             raise PolicyError(
                 f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "
                 f"({self.protect} + {self.sinks}); raise the budget or lower protect or sinks"
             )
+        if self.recall is not None and self.recall.page > self.protect:
+            # Pages are archived whole, before the first of their positions can be evicted.
+            raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
+
+    @property
+    def looks(self) -> bool:
+        """Whether uncertain tokens are run again with recalled positions."""
+        return self.recall is not None and self.recall.look
 
     @property
     def evicts(self) -> bool:

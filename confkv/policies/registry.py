@@ -3,69 +3,37 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from confkv.errors import PolicyError
-from confkv.policies.base import Policy, Scope, Storage
-from confkv.policies.budget import ByConfidence, Fixed, Pyramid, Unlimited
+from confkv.policies import controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
+from confkv.policies.base import Policy
+from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
+from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, fraction, scope, storage
 from confkv.policies.ranker import Composite, Recency
+from confkv.policies.recall import Recall
 
-Value = int | float | str
 _CONF_KV = "https://arxiv.org/abs/2605.24786"
 
 
-@dataclass(frozen=True)
-class PolicyInfo:
-    """One line of ``confkv policies``."""
-
-    name: str
-    summary: str
-    params: Mapping[str, Value]
-    paper: str | None
-    positional: str | None = None
-
-
-@dataclass(frozen=True)
-class _Entry:
-    info: PolicyInfo
-    build: Callable[[str, str, dict[str, Value]], Policy]
-
-
-def _storage(p: Mapping[str, Value]) -> Storage:
-    return Storage(int8=bool(p["int8"]), window=int(p["w"]))
-
-
 def _full(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return Policy(name, spec, Unlimited(), Recency(), storage=_storage(p))
+    return Policy(name, spec, Unlimited(), Recency(), storage=storage(p))
 
 
 def _window(name: str, spec: str, p: dict[str, Value]) -> Policy:
     n, sinks = int(p["n"]), int(p["sinks"])
     # The window itself is what is protected; one position at least beside the sinks.
     protect = max(1, min(32, n - sinks))
-    return Policy(name, spec, Fixed(n), Recency(), storage=_storage(p), protect=protect, sinks=sinks)
-
-
-def _scope(p: Mapping[str, Value]) -> Scope:
-    scope = p["scope"]
-    if scope == "layer":
-        return "layer"
-    if scope == "head":
-        return "head"
-    raise PolicyError(f"scope={scope} is not a scope; use scope=layer or scope=head")
-
-
-def _fraction(p: Mapping[str, Value], key: str) -> float:
-    value = float(p[key])
-    if not 0.0 <= value <= 1.0:
-        raise PolicyError(f"{key}={value:g} must lie between 0 and 1")
-    return value
+    return Policy(name, spec, Fixed(n), Recency(), storage=storage(p), protect=protect, sinks=sinks)
 
 
 def _by_confidence(p: Mapping[str, Value]) -> ByConfidence:
     # tau may lie outside [0, 1]: above 1 never prunes to n_high, below 0 always does (the ablation's two ends).
-    budget = ByConfidence(int(p["n_high"]), int(p["n_low"]), float(p["tau"]))
+    budget = ByConfidence(
+        int(p["n_high"]), int(p["n_low"]), float(p["tau"]), fraction(p, "adaptive"), at_least(p, "shuffle", 0)
+    )
     if budget.n_high > budget.n_low:
         raise PolicyError(
             f"n_high={budget.n_high} (budget when confident) exceeds n_low={budget.n_low} (when uncertain); swap them"
@@ -73,18 +41,42 @@ def _by_confidence(p: Mapping[str, Value]) -> ByConfidence:
     return budget
 
 
+def _compose(name: str, spec: str, p: dict[str, Value], budget: Budget) -> Policy:
+    ranker = Composite(fraction(p, "alpha"), fraction(p, "decay"))
+    protect, sinks, block = int(p["protect"]), int(p["sinks"]), int(p["block"])
+    return Policy(name, spec, budget, ranker, scope(p), storage(p), protect, sinks, block)
+
+
 def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    ranker = Composite(_fraction(p, "alpha"), _fraction(p, "decay"))
-    return Policy(name, spec, _by_confidence(p), ranker, _scope(p), _storage(p), int(p["protect"]), int(p["sinks"]))
+    return _compose(name, spec, p, _by_confidence(p))
 
 
 def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    ranker = Composite(_fraction(p, "alpha"), _fraction(p, "decay"))
-    budget = Pyramid(_by_confidence(p), int(p["floor"]), _fraction(p, "ratio"))
-    return Policy(name, spec, budget, ranker, _scope(p), _storage(p), int(p["protect"]), int(p["sinks"]))
+    return _compose(name, spec, p, Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio")))
 
 
-_STORAGE: dict[str, Value] = {"int8": 0, "w": 128}
+def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
+    value = p[key]
+    if value not in choices:
+        raise PolicyError(f"{key}={value} is unknown; use one of {', '.join(f'{key}={x}' for x in choices)}")
+    return value
+
+
+def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    recall = Recall(
+        look=name == "confkv-look",
+        gate=_one_of(p, "gate", "confidence", "always", "random"),
+        tau=float(p["tau"]),
+        rate=fraction(p, "rate"),
+        seed=int(p["seed"]),
+        page=int(p["page"]),
+        storage=_one_of(p, "archive", "int8", "fp"),
+        megabytes=float(p["archive_mb"]),
+        index=_one_of(p, "index", "host", "device"),
+    )
+    return replace(_confkv(name, spec, p), recall=recall)
+
+
 _CONF: dict[str, Value] = {
     "n_high": 128,
     "n_low": 256,
@@ -94,26 +86,40 @@ _CONF: dict[str, Value] = {
     "protect": 32,
     "sinks": 4,
     "scope": "layer",
-    **_STORAGE,
+    "adaptive": 0.0,
+    "shuffle": 0,
+    "block": 1,
+    **STORAGE,
 }
 
-_REGISTRY: dict[str, _Entry] = {
-    "full": _Entry(PolicyInfo("full", "keep every position", _STORAGE, None), _full),
-    "window": _Entry(
+_RECALL: dict[str, Value] = {
+    **_CONF,
+    "gate": "confidence",
+    "rate": 0.5,
+    "seed": 0,
+    "page": 4,
+    "archive": "int8",
+    "archive_mb": 1024.0,
+    "index": "host",
+}
+
+_REGISTRY: dict[str, Entry] = {
+    "full": Entry(PolicyInfo("full", "keep every position", STORAGE, None), _full),
+    "window": Entry(
         PolicyInfo(
             "window",
             "keep the newest N positions, nothing else (window:512)",
-            {"n": 512, "sinks": 0, **_STORAGE},
+            {"n": 512, "sinks": 0, **STORAGE},
             "https://arxiv.org/abs/2004.05150",
             positional="n",
         ),
         _window,
     ),
-    "confkv": _Entry(
+    "confkv": Entry(
         PolicyInfo("confkv", "budget by confidence, ranked by attention mass (EMA) and recency", _CONF, _CONF_KV),
         _confkv,
     ),
-    "confkv-l": _Entry(
+    "confkv-l": Entry(
         PolicyInfo(
             "confkv-l",
             "confkv with a pyramid over depth: deeper layers keep less",
@@ -122,6 +128,38 @@ _REGISTRY: dict[str, _Entry] = {
         ),
         _confkv_l,
     ),
+    "confkv-recall": Entry(
+        PolicyInfo(
+            "confkv-recall",
+            "confkv whose evicted positions come back from an archive after an uncertain step",
+            _RECALL,
+            _CONF_KV,
+        ),
+        _recall,
+    ),
+    "confkv-look": Entry(
+        PolicyInfo(
+            "confkv-look",
+            "confkv that runs an uncertain token again with positions recalled for it",
+            _RECALL,
+            _CONF_KV,
+        ),
+        _recall,
+    ),
+    **{
+        entry.info.name: entry
+        for entry in (
+            *streaming.ENTRIES,
+            h2o.ENTRY,
+            scissorhands.ENTRY,
+            snapkv.ENTRY,
+            pyramidkv.ENTRY,
+            zigzag.ENTRY,
+            tova.ENTRY,
+            knorm.ENTRY,
+            *controls.ENTRIES,
+        )
+    },
 }
 
 
@@ -156,8 +194,8 @@ def parse_policy(text: str) -> Policy:
     entry = _REGISTRY.get(name)
     if entry is None:
         near = difflib.get_close_matches(name, _REGISTRY, 1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        raise PolicyError(f"unknown policy '{name}'; {hint}known: {', '.join(_REGISTRY)} (see `confkv policies`)")
+        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(_REGISTRY)}"
+        raise PolicyError(f"unknown policy '{name}'; {hint} (see `confkv policies`)")
     info = entry.info
     params: dict[str, Value] = dict(info.params)
     for part in filter(None, (piece.strip() for piece in rest.split(","))):

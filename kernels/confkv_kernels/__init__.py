@@ -4,8 +4,9 @@ One function per operation. ``reference`` holds the torch implementation of each
 the faster versions are tested against.
 """
 
-from confkv_kernels.reference.attention import History, attend, attention_mass
+from confkv_kernels.reference.attention import History, attend, attention_mass, attention_probabilities
 from confkv_kernels.reference.confidence import confidence
+from confkv_kernels.reference.pages import page_scores
 from confkv_kernels.reference.quantise import calibrate, dequantise, quantise
 from confkv_kernels.reference.select import keep_indices, take_rows
 
@@ -13,10 +14,12 @@ __all__ = [
     "History",
     "attend",
     "attention_mass",
+    "attention_probabilities",
     "calibrate",
     "confidence",
     "dequantise",
     "keep_indices",
+    "page_scores",
     "quantise",
     "take_rows",
 ]

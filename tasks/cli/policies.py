@@ -24,7 +24,8 @@ def policies(
         rows = [{"name": p.name, "summary": p.summary, "params": dict(p.params), "paper": p.paper} for p in known]
         print(jsonlib.dumps(rows, indent=1))
         return
+    wide = max(len(p.name) for p in known)
     for p in known:
-        print(f"{p.name:<10} {p.summary}")
-        print(f"{'':<10} {', '.join(f'{key}={value}' for key, value in p.params.items())}")
-        print(f"{'':<10} {p.paper or 'no paper: the reference the others are compared with'}\n")
+        print(f"{p.name:<{wide}} {p.summary}")
+        print(f"{'':<{wide}} {', '.join(f'{key}={value}' for key, value in p.params.items())}")
+        print(f"{'':<{wide}} {p.paper or 'no paper: the reference the others are compared with'}\n")

@@ -36,6 +36,13 @@ class Record:
         self.seen = 0
         self.rebases = 0
 
+    def drop_last(self) -> None:
+        """Forget the newest token: it is run again."""
+        for rows in (self.k, self.v, self.at):
+            rows[:] = [x if x is None else x[:, :-1] for x in rows]
+        self.next_position -= 1
+        self.seen -= 1
+
 
 class Reference:
     """The model with a full record and per-head masks."""
@@ -118,8 +125,11 @@ class Reference:
 
     # -- re-basing --------------------------------------------------------------------------------------------
 
-    def rebase(self, record: Record, visible: list[Tensor | None]) -> None:
-        """Survivors move to the newest compact positions below the largest number of survivors."""
+    def rebase(self, record: Record, visible: list[Tensor | None], archived: bool = False) -> None:
+        """Survivors move to the newest compact positions below the largest number of survivors.
+
+        What was evicted and may come back (``archived``) moves to the survivor before it, the oldest to the first one.
+        """
         held: list[Tensor] = []
         for layer in range(self.layers):
             at, seen = record.at[layer], visible[layer]
@@ -137,9 +147,12 @@ class Reference:
                 count = int(seen[head].sum())
                 if self.slides(layer):
                     new[head] = at[head] + end - record.next_position
+                elif archived:
+                    new[head] = (seen[head].cumsum(0) - 1).clamp_min(0) + end - count
                 else:
                     new[head, seen[head]] = torch.arange(end - count, end)
-            record.k[layer] = self._turn(k, at, new.clamp_min(0), seen, layer)
+            moves = torch.ones_like(seen) if archived and not self.slides(layer) else seen
+            record.k[layer] = self._turn(k, at, new.clamp_min(0), moves, layer)
             record.at[layer] = new
         record.next_position = end
         record.rebases += 1
@@ -178,6 +191,7 @@ class Gold:
         self.tolerance, self.worst = tolerance, 0.0
         self.forwards = 0
         self.hidden = 0
+        self.again = 0
         self._plain = self.engine.forward
         self.engine.forward = self._compare  # type: ignore[method-assign]
         self.records: list[tuple[Session, Record]] = []
@@ -222,10 +236,13 @@ class Gold:
 
     def _compare(self, ids: Tensor, positions: Tensor, cache: Any) -> Tensor:
         session, record = next((s, r) for s, r in self.records if s.cache is cache)
+        if record.seen > session.seen:
+            record.drop_last()
+            self.again += 1
         visible = self._visible(session, record)
         limit = self.reference.model.config.max_position_embeddings
         if record.next_position + ids.shape[1] > limit:
-            self.reference.rebase(record, visible)
+            self.reference.rebase(record, visible, self.engine.policy.recall is not None)
         assert int(positions[0, 0]) == record.next_position
         assert session.seen == record.seen
         logits = self._plain(ids, positions, cache)
@@ -298,6 +315,42 @@ def test_session_equals_masked_full_run(family: str, policy: str, tiny: Any, ids
         assert budgets == {12, 20}
 
 
+RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4,archive=fp"
+RECALLS = {
+    "recall": f"confkv-recall:{RECALL}",
+    "recall-head": f"confkv-recall:{RECALL},scope=head,gate=random",
+    "look": f"confkv-look:{RECALL},index=device",
+    "look-head": f"confkv-look:{RECALL},scope=head,page=1",
+}
+
+
+@pytest.mark.parametrize("policy", RECALLS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recall_equals_masked_full_run(family: str, policy: str, tiny: Any, ids: Any) -> None:
+    gold = Gold(tiny(family), RECALLS[policy], chunk=8)
+    sessions = _script(gold, ids)
+    for session in sessions:
+        assert session.stats.rebases == gold.record_of(session).rebases >= 1
+    if family == "mistral-sliding":
+        assert gold.again == 0 and sessions[0].stats.host_bytes == 0
+        return
+    assert gold.hidden > 500
+    stats = [session.stats for session in sessions]
+    assert all(s.recalls > 4 and s.recalled > 10 for s in stats)
+    assert all((s.looks > 0) == policy.startswith("look") for s in stats)
+    assert (gold.again > 5) == policy.startswith("look")
+
+
+@pytest.mark.parametrize("policy", ["recall", "look-head"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt-oss"])
+def test_int8_archive_stays_close(family: str, policy: str, tiny: Any, ids: Any) -> None:
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 2} if family == "gpt-oss" else {}
+    gold = Gold(tiny(family, **experts), RECALLS[policy].replace("archive=fp", "archive=int8"), chunk=8, tolerance=0.5)
+    for session in _script(gold, ids):
+        assert session.stats.recalled > 10 and session.stats.rebases >= 1
+    assert gold.worst > 1e-3, "nothing was quantised"
+
+
 @pytest.mark.parametrize(
     "rope",
     [
@@ -320,8 +373,9 @@ def test_session_equals_masked_full_run(family: str, policy: str, tiny: Any, ids
     ids=lambda rope: rope["rope_type"],
 )
 def test_rebasing_with_scaled_rope(rope: dict[str, Any], tiny: Any, ids: Any) -> None:
-    gold = Gold(tiny("llama", rope_parameters=rope), POLICIES["head"], chunk=8)
-    assert all(gold.record_of(session).rebases for session in _script(gold, ids))
+    for policy in (POLICIES["head"], RECALLS["look-head"]):
+        gold = Gold(tiny("llama", rope_parameters=rope), policy, chunk=8)
+        assert all(gold.record_of(session).rebases for session in _script(gold, ids))
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 200])
@@ -331,11 +385,13 @@ def test_chunk_sizes(chunk: int, tiny: Any, ids: Any) -> None:
     assert gold.hidden > 500
 
 
+@pytest.mark.parametrize("name", ["confkv", "confkv-recall", "confkv-look"])
 @pytest.mark.parametrize("scope", ["layer", "head"])
 @pytest.mark.parametrize("family", ["llama", "gpt-oss"])
-def test_int8_history_stays_close(family: str, scope: str, tiny: Any, ids: Any) -> None:
+def test_int8_history_stays_close(family: str, scope: str, name: str, tiny: Any, ids: Any) -> None:
     """Logits spread over about 10 units; INT8 keys and values, turned once more at a re-basing, move them little."""
-    policy = f"confkv:n_high=60,n_low=80,protect=4,sinks=2,tau=0.5,int8=1,w=8,scope={scope}"
+    policy = f"{name}:n_high=60,n_low=80,protect=4,sinks=2,tau=0.5,int8=1,w=8,scope={scope}"
+    policy += "" if name == "confkv" else ",page=4"
     # Every expert runs, weighted: were some chosen, a small error could choose others, and logits would jump.
     experts = {"num_local_experts": 2, "num_experts_per_tok": 2} if family == "gpt-oss" else {}
     gold = Gold(tiny(family, max_position_embeddings=125, **experts), policy, chunk=8, tolerance=0.3)
@@ -357,7 +413,8 @@ def test_full_equals_unmasked_run(tiny: Any, ids: Any) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_short_episode_is_bit_equal_to_full(family: str, tiny: Any, ids: Any, recorder: Any) -> None:
     runs = []
-    for policy in ("full", "confkv", "confkv-l", "confkv:int8=1,scope=head"):
+    look = "confkv-look:gate=always"
+    for policy in ("full", "confkv", "confkv-l", "confkv:int8=1,scope=head", "confkv-recall", look):
         engine = Engine(tiny(family, max_position_embeddings=200), None, policy, chunk=16)
         logits = recorder(engine).logits
         session = engine.session()
@@ -366,7 +423,7 @@ def test_short_episode_is_bit_equal_to_full(family: str, tiny: Any, ids: Any, re
         tokens = [t.id for t in session.generate(20, stop_ids=[])]
         session.extend(ids(18, 3), "observation")
         tokens += [t.id for t in session.generate(10, stop_ids=[])]
-        assert session.stats.evictions == 0
+        assert session.stats.evictions == 0 == session.stats.recalls
         runs.append((tokens, logits))
     for tokens, logits in runs[1:]:
         assert tokens == runs[0][0]

@@ -24,7 +24,8 @@ from confkv.store import MASS
     [
         ("confkw", "confkv"),
         ("", "known: full"),
-        ("h3o:3", "known: full"),
+        ("h3o:3", "h2o"),
+        ("zzz", "known: full"),
         ("confkv:n_hihg=3", "n_high"),
         ("confkv:128", "key=value"),
         ("confkv:n_high=many", "whole number"),
@@ -49,13 +50,41 @@ from confkv.store import MASS
         ("window:4,sinks=4", "sinks"),
         ("window:n=x", "whole number"),
         ("full:n=3", "no parameter"),
+        ("confkv:adaptive=2", "between 0 and 1"),
+        ("confkv:shuffle=-1", "at least 0"),
+        ("confkv:block=0", "at least 1"),
+        ("confkv:block=16,scope=head", "scope=layer"),
+        ("confkv:n_high=50,block=16", "block"),
+        ("h2o:heavy=1.5", "between 0 and 1"),
+        ("h2o:1", "at least 2"),
+        ("h2o:n=8,sinks=8", "sinks"),
+        ("streaming:4", "sinks"),
+        ("streaming-rel:64,int8=1", "no parameter"),
+        ("snapkv:pool=4", "odd"),
+        ("snapkv:pooling=sum", "pooling=avg"),
+        ("snapkv:30", "protect"),
+        ("pyramidkv:32", "exceed"),
+        ("pyramidkv:64,overshoot=2", "0 or 1"),
+        ("zigzag:hold=1", "excluded"),
+        ("zigzag:64,floor=0.1", "protect"),
+        ("tova:n=0", "protect"),
+        ("random:seed=-1", "at least 0"),
+        ("mass:scope=row", "scope=head"),
+        ("confkv-look:gate=never", "gate=random"),
+        ("confkv-look:rate=2", "between 0 and 1"),
+        ("confkv-look:page=0", "at least 1"),
+        ("confkv-look:page=33", "protect=32"),
+        ("confkv-look:archive=zip", "archive=fp"),
+        ("confkv-recall:archive_mb=-1", "megabytes"),
+        ("confkv-recall:archive_mb=nan", "megabytes"),
+        ("confkv-recall:index=disk", "index=device"),
     ],
 )
 def test_a_wrong_policy_is_one_line_that_names_the_cause(text: str, named: str) -> None:
     with pytest.raises(PolicyError) as caught:
         parse_policy(text)
     message = str(caught.value)
-    assert "\n" not in message and len(message) < 200
+    assert "\n" not in message and len(message) < 240
     assert named in message
     assert caught.value.user_facing
 
@@ -95,7 +124,7 @@ def test_defaults_are_the_papers() -> None:
 def test_every_listed_policy_parses_with_its_own_defaults() -> None:
     infos = list_policies()
     assert [info.name for info in infos] == sorted({i.name for i in infos}, key=[i.name for i in infos].index)
-    assert {"full", "window", "confkv", "confkv-l"} <= {info.name for info in infos}
+    assert {"full", "window", "confkv", "confkv-l", "confkv-recall", "confkv-look"} <= {info.name for info in infos}
     for info in infos:
         spelled = ",".join(f"{key}={value}" for key, value in info.params.items())
         assert parse_policy(f"{info.name}:{spelled}") == parse_policy(info.name)

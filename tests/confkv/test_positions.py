@@ -22,7 +22,27 @@ SPECS = {
     "window": ["window:16,sinks=3", "window:60,int8=1,w=8"],
     "confkv": [f"confkv:{_SMALL}", f"confkv:{_SMALL},scope=head", f"confkv:{_INT8}", f"confkv:{_INT8},scope=head"],
     "confkv-l": [f"confkv-l:{_SMALL},floor=8", f"confkv-l:{_INT8},floor=40,scope=head"],
+    "confkv-recall": [f"confkv-recall:{_SMALL},page=4", f"confkv-recall:{_INT8},page=3,scope=head"],
+    "confkv-look": [
+        f"confkv-look:{_SMALL},page=3,scope=head,archive_mb=0.02",
+        f"confkv-look:{_INT8},page=4,gate=always",
+    ],
 }
+SPECS |= {
+    "streaming": ["streaming:16", "streaming:60,int8=1,w=8"],
+    "streaming-rel": ["streaming-rel:16"],
+    "h2o": ["h2o:16", "h2o:60,int8=1,w=8"],
+    "scissorhands": ["scissorhands:18", "scissorhands:60,int8=1,w=8"],
+    "snapkv": ["snapkv:16,w=5,pool=3", "snapkv:60,w=5,pool=3,int8=1,fp=8"],
+    "pyramidkv": ["pyramidkv:16,w=5,pool=3", "pyramidkv:60,w=5,pool=3,int8=1,fp=8"],
+    "zigzag": ["zigzag:14,w=5,pool=3", "zigzag:40,w=5,pool=3,int8=1,fp=8"],
+    "tova": ["tova:16", "tova:60,int8=1,w=8"],
+    "knorm": ["knorm:16,protect=4", "knorm:60,protect=4,int8=1,w=8"],
+    "random": ["random:16,protect=4", "random:60,protect=4,int8=1,w=8"],
+    "recency": ["recency:16,protect=4"],
+    "mass": ["mass:16,protect=4,scope=head"],
+}
+SPECS["confkv"] += [f"confkv:{_SMALL},adaptive=0.5,shuffle=2", f"confkv:{_INT8},block=8"]
 OPERATION = st.one_of(
     st.tuples(st.sampled_from(["observation", "observation", "reply", "text", "goal"]), st.integers(1, 45)),
     st.tuples(st.just("generate"), st.integers(1, 45)),
@@ -43,12 +63,12 @@ def _check(session: Session, policy: str) -> None:
         assert now[:, -1].tolist() == [session.seen - 1] * 2, "the newest position is always kept"
         if policy.startswith("full"):
             assert torch.equal(now, torch.arange(session.seen).expand(2, -1))
-        if "scope=head" not in policy:
+        if session.engine.policy.scope == "layer":
             assert torch.equal(now[0], now[1])
 
 
 def test_every_policy_is_checked() -> None:
-    assert list(SPECS) == [info.name for info in list_policies()]
+    assert set(SPECS) == {info.name for info in list_policies()}
 
 
 @pytest.mark.parametrize("policy", [spec for specs in SPECS.values() for spec in specs])

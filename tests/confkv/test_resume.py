@@ -14,6 +14,7 @@ from confkv.errors import ConfkvError, SessionFileError
 from confkv.session import Session
 
 SMALL = "confkv:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5"
+RECALL = "confkv-recall:n_high=12,n_low=20,protect=4,sinks=2,tau=0.6,page=3"
 CASES = [
     ("llama", SMALL),
     ("llama", "confkv:n_high=50,n_low=60,protect=4,sinks=2,tau=0.5,int8=1,w=8,scope=head"),
@@ -21,6 +22,19 @@ CASES = [
     ("gemma3", SMALL + ",scope=head"),
     ("gpt-oss", "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,floor=8"),
     ("gpt2", "window:16"),
+    # What these keep beside the store: queries, layer shares, rows of attention, confidences.
+    ("gpt-oss", "snapkv:16,w=5,pool=3"),
+    ("llama", "zigzag:14,w=5,pool=3"),
+    ("llama", "scissorhands:50,int8=1,w=8"),
+    ("qwen3", "h2o:16"),
+    ("llama", "random:16,protect=4"),
+    ("llama", "streaming-rel:16"),
+    ("llama", SMALL + ",adaptive=0.5,shuffle=3"),
+    ("llama", "confkv:n_high=16,n_low=24,protect=4,sinks=2,tau=0.5,block=8"),
+    ("llama", RECALL),
+    ("gemma3", RECALL.replace("recall", "look") + ",scope=head"),
+    ("gpt-oss", "confkv-look:n_high=30,n_low=40,protect=4,sinks=2,tau=0.6,int8=1,w=8,page=4,gate=random,rate=0.6"),
+    ("gpt2", RECALL.replace("recall", "look") + ",archive_mb=0.012,index=device,archive=fp"),
 ]
 
 
@@ -44,7 +58,8 @@ def _finish(session: Session, log: list[Any], ids: Any) -> tuple[list[int], list
     session.extend(ids(12, 4), "observation")
     out += [t.id for t in session.generate(9, temperature=0.0, stop_ids=[])]
     stats = session.stats.as_dict()
-    same = {key: stats[key] for key in ("tokens_seen", "kept_per_layer", "evictions", "rebases", "decode_steps")}
+    alike = ("tokens_seen", "kept_per_layer", "evictions", "rebases", "decode_steps", "recalls", "recalled", "looks")
+    same = {key: stats[key] for key in alike}
     return out + session.tokens, log[start:], same
 
 
@@ -56,7 +71,7 @@ def _equal(a: tuple[Any, ...], b: tuple[Any, ...]) -> None:
 
 
 def _engine(tiny: Any, family: str, policy: str) -> Engine:
-    limit = {} if policy == SMALL and family == "llama" else {"max_position_embeddings": 200}
+    limit = {} if policy in (SMALL, RECALL) and family == "llama" else {"max_position_embeddings": 200}
     return Engine(tiny(family, **limit), None, policy, name=f"tiny-{family}", chunk=8)
 
 
@@ -72,6 +87,7 @@ def test_resumed_equals_uninterrupted(
     assert [p.name for p in (tmp_path / "sub").iterdir()] == ["a.safetensors"], "nothing half-written stays"
     twin = session.fork()
     true = _finish(session, log, ids)
+    assert (session.stats.recalls > 0) == (engine.policy.recall is not None)
 
     _equal(_finish(twin, log, ids), true)
     session.rewind(mark)

@@ -34,6 +34,7 @@ class Driver:
             window=storage.window,
             sinks=self.policy.sinks if sinks is None else sinks,
             evicts=self.policy.evicts,
+            columns=self.policy.ranker.columns,
         )
         self.manager = Manager(self.policy, self.store)
         self.g = torch.Generator().manual_seed(seed)
@@ -60,7 +61,7 @@ class Driver:
             self.store.append(lane, new[0][lane], new[1][lane])
         self.store.commit(first, flags if any(flags) else [], steps)
         if self.manager.needs_mass:
-            q = torch.randn(LANES, 1, HEADS * GROUPS, min(steps, 32), DIM, generator=self.g)
+            q = torch.randn(LANES, 1, HEADS * GROUPS, min(steps, self.policy.ranker.rows), DIM, generator=self.g)
             self.manager.record(list(q), [0.25] * LANES, [None] * LANES, [None] * LANES)
         self._evict(confidence)
 
@@ -74,7 +75,7 @@ class Driver:
         if self.budget is None:
             return [self.seen] * LANES
         held = sum(h >= PROTECTED for h in self.hold)
-        return [held + n for n in self.policy.budget.per_layer(self.budget, LANES)]
+        return [held + n for n in self.manager.layer_budgets(self.budget)]
 
     def release(self) -> None:
         self.hold = [(h & ~PROTECTED & ~FRESH) | (PROTECTED if h & FRESH else 0) for h in self.hold]

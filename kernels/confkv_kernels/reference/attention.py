@@ -167,6 +167,29 @@ def attention_mass(
     return out
 
 
+def attention_probabilities(
+    q: Tensor,
+    k: Tensor,
+    *,
+    scale: float,
+    visible: Tensor | None = None,
+    history: History | None = None,
+    sinks: Tensor | None = None,
+    softcap: float | None = None,
+) -> Tensor:
+    """Attention probability of every query row and head over every key.
+
+    Args:
+        q, k, history, sinks, softcap: as in :func:`attention_mass`.
+        visible: as in :func:`attention_mass`; may also differ by KV head, ``[B or 1, H or 1, w, m]``.
+
+    Returns:
+        ``[B, Hq, w, n_history + n]`` float32; a row sums to 1 over keys (less with sinks).
+    """
+    b, hq, w, _ = q.shape
+    return _rows(q, k, scale, visible, history, sinks, softcap).reshape(b, hq, w, -1)
+
+
 def _mass(
     q: Tensor,
     k: Tensor,
@@ -177,10 +200,23 @@ def _mass(
     softcap: float | None,
 ) -> Tensor:
     """:func:`attention_mass` of one block."""
+    return _rows(q, k, scale, visible, history, sinks, softcap).mean(-2)
+
+
+def _rows(
+    q: Tensor,
+    k: Tensor,
+    scale: float,
+    visible: Tensor | None,
+    history: History | None,
+    sinks: Tensor | None,
+    softcap: float | None,
+) -> Tensor:
+    """Probabilities ``[B, H, G*w, n_history + n]``, the query heads of a KV head one after the other."""
     hq, w = q.shape[1:3]
     heads = k.shape[1]
     s = _scores(_group(q, heads), k, history, scale, softcap)
     if visible is not None:
         rows = visible.expand(-1, -1, w, -1).repeat(1, 1, hq // heads, 1)
         s[..., s.shape[-1] - visible.shape[-1] :].masked_fill_(~rows, _NEG)
-    return _probabilities(s, sinks, heads, w).mean(-2)
+    return _probabilities(s, sinks, heads, w)

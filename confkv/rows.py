@@ -1,0 +1,75 @@
+"""Single rows of a :class:`Store`: reading, overwriting and opening slots anywhere in its two parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from confkv_kernels import dequantise, quantise
+
+if TYPE_CHECKING:
+    from confkv.store import Store
+
+
+def read_rows(store: Store, slots: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values of some slots of every lane and head.
+
+    Args:
+        slots: ``[G, H, m]`` int64, below the length of each lane.
+
+    Returns:
+        two of ``[G, H, m, D]`` in the store's dtype.
+    """
+    h = store.codes
+    old = torch.tensor(store.n_history, device=store.device).view(-1, 1, 1)
+    plain = (slots - old).clamp_(min=0).unsqueeze(-1).expand(-1, -1, -1, store.dim)
+    k, v = store.k.gather(2, plain), store.v.gather(2, plain)
+    if h is None or not bool((slots < old).any()):
+        return k, v
+    coded = (slots < old).unsqueeze(-1)
+    row = slots.clamp(max=h.length - 1)
+    wide = row.unsqueeze(-1).expand_as(k)
+    for out, codes, gain, scale in ((k, h.k, h.k_gain, h.k_scale), (v, h.v, h.v_gain, h.v_scale)):
+        values = dequantise(codes.gather(2, wide), gain.gather(2, row), scale, store.dtype)
+        out.copy_(torch.where(coded, values, out))
+    return k, v
+
+
+def write_rows(store: Store, lane: Tensor, head: Tensor, slot: Tensor, k: Tensor, v: Tensor) -> None:
+    """Overwrite keys and values ``[N, D]`` at ``N`` (lane, head, slot); those in the history are coded."""
+    h = store.codes
+    if h is None or not any(store.n_history):
+        store.k[lane, head, slot], store.v[lane, head, slot] = k, v
+        return
+    old = torch.tensor(store.n_history, device=store.device)[lane]
+    coded = slot < old
+    for buffer, new in ((store.k, k), (store.v, v)):
+        buffer[lane[~coded], head[~coded], (slot - old)[~coded]] = new[~coded]
+    lane, head, slot = lane[coded], head[coded], slot[coded]
+    for codes, gain, scale, new in ((h.k, h.k_gain, h.k_scale, k), (h.v, h.v_gain, h.v_scale, v)):
+        values, factor = quantise(new[coded].unsqueeze(-2), scale[lane, head])
+        codes[lane, head, slot], gain[lane, head, slot] = values[:, 0], factor[:, 0]
+
+
+def open_slots(store: Store, counts: list[int]) -> Tensor:
+    """Make every lane longer by ``counts[g]`` slots, whose contents are the caller's to write before anything reads.
+
+    With an INT8 history they open behind the sinks, where the window is oldest: what is newest must leave it last.
+
+    Returns:
+        bool ``[G, n]`` over the slots of the longest lane, True where a slot is new.
+    """
+    store.reserve(max(counts))
+    new = torch.zeros(store.lanes, max(n + c for n, c in zip(store.lengths, counts, strict=True)), dtype=torch.bool)
+    for lane, count in enumerate(counts):
+        n, past = store.n_fp[lane], store.n_history[lane]
+        at = min(store.sinks, n) if store.int8 else n
+        if count and at < n:
+            for buffer, first in ((store.k, 0), (store.v, 0), (store.meta, past)):
+                rows = buffer[lane, :, first + at : first + n].clone()
+                buffer[lane, :, first + at + count : first + n + count] = rows
+        new[lane, past + at : past + at + count] = True
+        store.n_fp[lane] = n + count
+    return new.to(store.device)
