@@ -132,7 +132,8 @@ _REGISTRY: dict[str, Entry] = {
         PolicyInfo(
             "confkv-recall",
             "confkv whose evicted positions come back from an archive after an uncertain step",
-            _RECALL,
+            # One budget: what came back for the next token must survive a confident step to be of use to it.
+            {**_RECALL, "n_high": 192, "n_low": 192},
             _CONF_KV,
         ),
         _recall,
