@@ -263,8 +263,12 @@ class _Run:
                 kept_per_layer=list(stats.kept_per_layer),
                 evictions=stats.evictions,
                 rebases=stats.rebases,
+                host_bytes=stats.host_bytes,
+                recalls=stats.recalls,
+                recalled=stats.recalled,
+                looks=stats.looks,
             )
-            for part in ("prefill", "decode", "manage"):
+            for part in ("prefill", "decode", "manage", "recall", "look"):
                 setattr(episode.seconds, part, float(stats.seconds.get(part, 0.0)))
         return episode
 
@@ -310,6 +314,9 @@ def summary(episode: Episode) -> str:
         ),
         ("files", f"{episode.out} (episode.json, steps.jsonl, decode.npz, cache.png, screenshots/)"),
     ]
+    if kv.host_bytes:
+        text = f"{kv.recalls:,} recalls, {kv.looks:,} second looks; archive {megabytes(kv.host_bytes)} of host memory"
+        rows.insert(4, ("recall", text))
     if episode.answer is not None:
         rows.insert(1, ("answer", " ".join(episode.answer.split())[:200]))
     if episode.error:

@@ -28,9 +28,11 @@ class Record(BaseModel):
 
 
 class KV(Record):
-    """The cache over the episode, in bytes allocated.
+    """The cache over the episode, in bytes allocated on the device; ``host_bytes``: of the archive in host memory.
 
     ``full_bytes`` is what full KV would have held for ``tokens_seen`` tokens; ``peak_ratio`` is full / peak.
+    ``recalls`` counts the times positions came back from the archive, ``recalled`` the (layer, position) pairs,
+    ``looks`` the tokens that were run again with them.
     """
 
     peak_bytes: int = 0
@@ -41,6 +43,10 @@ class KV(Record):
     kept_per_layer: list[int] = Field(default_factory=list)
     evictions: int = 0
     rebases: int = 0
+    host_bytes: int = 0
+    recalls: int = 0
+    recalled: int = 0
+    looks: int = 0
 
     @property
     def peak_ratio(self) -> float | None:
@@ -49,12 +55,14 @@ class KV(Record):
 
 
 class Seconds(Record):
-    """Wall time by part: ``prefill``, ``decode`` and ``manage`` of the session, ``env`` in the environment,
-    ``load`` of the model (not part of ``total``), ``total`` of the episode."""
+    """Wall time by part: ``prefill``, ``decode``, ``manage``, ``recall`` and ``look`` of the session, ``env`` in the
+    environment, ``load`` of the model (not part of ``total``), ``total`` of the episode."""
 
     prefill: float = 0.0
     decode: float = 0.0
     manage: float = 0.0
+    recall: float = 0.0
+    look: float = 0.0
     env: float = 0.0
     load: float = 0.0
     total: float = 0.0
@@ -144,18 +152,17 @@ class StepLine(Record):
     seconds: float = 0.0
 
 
-DECODE_COLUMNS = ("turn", "confidence", "budget", "kept", "bytes", "seconds")
+DECODE_COLUMNS = ("turn", "confidence", "budget", "kept", "bytes", "seconds", "recalled", "looked")
 
 
 def decode_columns(steps: Iterable[Any]) -> dict[str, np.ndarray[Any, Any]]:
     """A session's step records as one array a column; ``budget`` is NaN where nothing bounds the cache."""
     rows = [
-        (s.turn, s.confidence, float("nan") if s.budget is None else s.budget, s.kept, s.bytes, s.seconds)
-        for s in steps
+        tuple(float("nan") if getattr(s, name) is None else getattr(s, name) for name in DECODE_COLUMNS) for s in steps
     ]
     table = np.asarray(rows, dtype=np.float64).reshape(len(rows), len(DECODE_COLUMNS))
     columns = {name: table[:, i] for i, name in enumerate(DECODE_COLUMNS)}
-    kinds = {"turn": np.int32, "bytes": np.int64}
+    kinds = {"turn": np.int32, "bytes": np.int64, "recalled": np.int32, "looked": np.bool_}
     return {name: column.astype(kinds.get(name, np.float32)) for name, column in columns.items()}
 
 

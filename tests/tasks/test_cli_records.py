@@ -69,9 +69,16 @@ def an_episode(**changes: Any) -> Episode:
     return Episode(**(base | changes))
 
 
-def a_step(turn: int, confidence: float, budget: int | None) -> Any:
+def a_step(turn: int, confidence: float, budget: int | None, recalled: int = 0) -> Any:
     return SimpleNamespace(
-        turn=turn, confidence=confidence, budget=budget, kept=100.5, bytes=2**33 + turn, seconds=0.25
+        turn=turn,
+        confidence=confidence,
+        budget=budget,
+        kept=100.5,
+        bytes=2**33 + turn,
+        seconds=0.25,
+        recalled=recalled,
+        looked=recalled > 0,
     )
 
 
@@ -94,11 +101,19 @@ def test_episode_round_trip_and_no_stray_fields() -> None:
 
 
 def test_decode_columns_keep_values_and_mark_no_budget() -> None:
-    columns = decode_columns([a_step(1, 0.5, 128), a_step(2, 0.75, None)])
+    columns = decode_columns([a_step(1, 0.5, 128, recalled=70_000), a_step(2, 0.75, None)])
+    assert columns["recalled"].tolist() == [70_000, 0] and columns["looked"].tolist() == [True, False]
     assert columns["turn"].tolist() == [1, 2] and columns["bytes"].tolist() == [2**33 + 1, 2**33 + 2]
     assert columns["confidence"].tolist() == [0.5, 0.75]
     assert columns["budget"][0] == 128 and np.isnan(columns["budget"][1])
     assert all(len(column) == 0 for column in decode_columns([]).values())
+
+
+def test_summary_tells_of_the_archive_only_where_there_is_one() -> None:
+    kv = KV(peak_bytes=1_000_000, full_bytes=4_000_000, host_bytes=3_000_000, recalls=1234, looks=56)
+    text = summary(an_episode(kv=kv))
+    assert "recall       1,234 recalls, 56 second looks; archive 3.0 MB of host memory" in text
+    assert "recall" not in summary(an_episode())
 
 
 def test_peak_ratio_needs_both_sides() -> None:
