@@ -1,7 +1,7 @@
 """Scores of the baselines against kvpress 0.5.5 on the same tensors, computed by transformers' eager attention.
 
-kvpress pins an older transformers, so it cannot be an extra of this package; its scores run with ours:
-``pip install --no-deps kvpress==0.5.5``.
+kvpress pins an older transformers, so it cannot be an extra of this package; its scores run with ours, and
+``scripts/setup.sh`` installs it without its dependencies.
 """
 
 from __future__ import annotations
