@@ -74,15 +74,16 @@ def threshold(policy: Policy) -> float:
 def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
     """Positions a layer that take ``target`` bytes, to the nearest, under a policy with its metadata; by prefilling.
 
-    0 where the store cannot be given a size: an INT8 history is a second part that grows by itself.
+    0 where the store cannot be given a size: an INT8 history is a second part that grows by itself, and lanes of
+    uneven budgets give back what they do not need.
     """
     session = model.engine(policy).session()
     session.extend(segment.ids[:prefix])
     store = session.cache.store
-    if store is None or store.int8 or not store.lanes:
+    if store is None or store.int8 or store.gives_back or not store.lanes:
         return 0
     kinds = store.bytes_by_kind()
-    a_slot = kinds["fp"] / store.k.shape[2] + kinds["meta"] / max(1, store.meta.shape[2])
+    a_slot = kinds["fp"] / store.capacity + kinds["meta"] / max(1, store.meta.shape[2])
     other = session.stats.bytes - kinds["fp"] - kinds["meta"]
     return max(0, round((target - other) / a_slot))
 
@@ -128,5 +129,5 @@ def decode(
         confident=sum(step.confidence >= tau for step in session.steps),
         slots=slots,
         used=used,
-        grown=bool(slots) and store is not None and store.k.shape[2] > max(slots, prefix),
+        grown=bool(slots) and store is not None and store.capacity > max(slots, prefix),
     )
