@@ -80,6 +80,14 @@ class RaggedStore(Store):
                 trim_history(part)
         self._reserve_meta(extra, shrink)
 
+    def allocate(self, capacities: list[int]) -> None:
+        """Give every lane room for so many slots; from now on it grows where a lane holds more, and nothing shrinks."""
+        for part, n, capacity in zip(self._parts, self.n_fp, capacities, strict=True):
+            part.gives_back = False
+            part._resize_fp(max(n, capacity))
+        self.gives_back = False
+        self._resize_meta(max([*self.lengths, *capacities]))
+
     def _resize_meta(self, capacity: int) -> None:
         super()._resize_meta(capacity)
         self._share_meta()

@@ -128,6 +128,23 @@ def test_single_rows_are_those_of_the_stacked_layout(policy: str) -> None:
     _same(*stores)
 
 
+def test_what_was_allocated_stays_until_a_lane_outgrows_it() -> None:
+    driver = Driver(POLICIES[2], 1)
+    driver.feed(40)
+    store = driver.store
+    assert isinstance(store, RaggedStore)
+    store.allocate([300, 45])
+    for _ in range(30):
+        driver.feed(1, confidence=0.9)
+        driver.check()
+    assert [part.capacity for part in store.parts] == [300, 45] and store.capacity == 300
+    driver.feed(80, PINNED)
+    driver.feed(1, confidence=0.9)
+    driver.check()
+    first, second = (part.capacity for part in store.parts)
+    assert first == 300 and second > 80
+
+
 # -- sessions -----------------------------------------------------------------------------------------------------
 
 LAYERS = {"num_hidden_layers": 4}
