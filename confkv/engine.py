@@ -14,6 +14,7 @@ from torch import Tensor
 from confkv import bridge
 from confkv.errors import ModelError
 from confkv.policies import Policy, parse_policy
+from confkv.ragged import RaggedStore
 from confkv.rope import inverse_frequencies, require_movable
 from confkv.session import Session
 from confkv.store import Store
@@ -116,6 +117,7 @@ class Engine:
         storage = self.policy.storage
         make = partial(
             _make_store,
+            RaggedStore if self.policy.budget.uneven else Store,
             lanes,
             int8=storage.int8,
             window=storage.window,
@@ -145,8 +147,16 @@ class Engine:
         return logits[0, -1]
 
 
-def _make_store(lanes: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device, **options: Any) -> Store:
-    return Store(lanes, heads, dim, dtype, device, **options)
+def _make_store(
+    layout: type[Store],
+    lanes: int,
+    heads: int,
+    dim: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    **options: Any,
+) -> Store:
+    return layout(lanes, heads, dim, dtype, device, **options)
 
 
 def _layer_windows(config: Any) -> list[int | None]:

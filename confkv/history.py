@@ -24,6 +24,11 @@ def roomy(need: int) -> int:
     return need + max(SLACK, need // 8)
 
 
+def too_roomy(need: int, capacity: int) -> bool:
+    """Whether a part is so much larger than :func:`roomy` that giving back is worth a copy."""
+    return capacity > roomy(need) + SLACK // 2
+
+
 def move_to_history(store: Store, lane: int, count: int) -> None:
     """Move the oldest ``count`` positions of a lane's window to its history."""
     n, old = store.n_fp[lane], store.n_history[lane]
@@ -62,6 +67,15 @@ def _codes_with_room(store: Store, need: int) -> History:
         h = History(k, v, k_gain, v_gain, h.k_scale, h.v_scale)
     store.codes = h
     return h
+
+
+def trim_history(store: Store) -> None:
+    """Give back what is far too large."""
+    h, used = store.codes, max(store.n_history, default=0)
+    if h is not None and too_roomy(used, h.k.shape[2]):
+        room = roomy(used)
+        k, v, k_gain, v_gain = (store.resized(x, used, room) for x in (h.k, h.v, h.k_gain, h.v_gain))
+        store.codes = History(k, v, k_gain, v_gain, h.k_scale, h.v_scale)
 
 
 def drop_one_mixed(store: Store, slot: Tensor, drops: list[int]) -> None:

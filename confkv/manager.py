@@ -54,7 +54,7 @@ class Manager:
         if self.policy.ranker.columns or rows > MASS_ROWS:
             observe.record(self, queries, scales, softcaps, sinks)
             return
-        if len(set(scales)) == 1 and len(set(softcaps)) == 1:
+        if not store.by_lane and len(set(scales)) == 1 and len(set(softcaps)) == 1:
             mass = attention_mass(
                 torch.cat(queries),
                 store.k[:, :, : max(store.n_fp)],
@@ -66,6 +66,7 @@ class Manager:
             )
             self.fold(slice(None), self._by_slot(mass), rows)
             return
+        n_history, n_fp = store.n_history, store.n_fp
         for lane, q in enumerate(queries):
             mass = attention_mass(
                 q,
@@ -74,7 +75,7 @@ class Manager:
                 scale=scales[lane],
                 softcap=softcaps[lane],
                 sinks=sinks[lane],
-                visible=self.visible(store.n_history[lane : lane + 1], store.n_fp[lane : lane + 1], rows),
+                visible=self.visible(n_history[lane : lane + 1], n_fp[lane : lane + 1], rows),
             )
             self.fold(slice(lane, lane + 1), mass, rows)
 

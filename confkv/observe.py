@@ -111,7 +111,7 @@ class View:
     def key_norms(self) -> Tensor:
         """L2 norm of every key as it is held, ``[G, H, n]`` float32; 0 beyond a lane's length."""
         store = self.store
-        if not any(store.n_history) and min(store.n_fp) == max(store.n_fp):
+        if not store.by_lane and not any(store.n_history) and min(store.n_fp) == max(store.n_fp):
             return store.k[:, :, : store.n_fp[0]].float().norm(dim=-1)
         out = torch.zeros(store.lanes, store.heads, max(store.lengths), device=store.device)
         for lane, n in enumerate(store.lengths):
@@ -129,7 +129,7 @@ class View:
         rows = q.shape[2]
         own = torch.arange(self.end - rows, self.end, device=store.device).view(1, 1, rows, 1)
         out = torch.zeros(store.lanes, q.shape[1], n, device=store.device)
-        even = len(set(store.n_history)) == 1 and len(set(window.scales)) == 1 and len(set(window.softcaps)) == 1
+        even = not store.by_lane and all(len(set(x)) == 1 for x in (store.n_history, window.scales, window.softcaps))
         size = max(1, _BLOCK // (q.shape[1] * rows * n)) if even else 1
         for first in range(0, store.lanes, size):
             part = slice(first, first + size)
@@ -142,7 +142,7 @@ class View:
             learned = [sink for sink in window.sinks[part] if sink is not None]
             out[part, :, :length] = attention_probabilities(
                 q[part],
-                store.k[part, :, : length - past],
+                store.keys(part, length - past),
                 history=history.batch(part) if history is not None and size > 1 else history,
                 scale=window.scales[first],
                 softcap=window.softcaps[first],
@@ -166,7 +166,7 @@ def record(
     """
     store, ranker = manager.store, manager.policy.ranker
     rows, n = queries[0].shape[2], max(store.lengths)
-    even = all(len(set(x)) == 1 for x in (store.n_history, store.n_fp, scales, softcaps))
+    even = all(len(set(x)) == 1 for x in (store.n_history, store.n_fp, scales, softcaps)) and not store.by_lane
     size = max(1, _BLOCK // (queries[0].shape[1] * min(rows, _ROWS) * n)) if even else 1
     for start in range(0, store.lanes, size):
         part = slice(start, start + size)
@@ -180,7 +180,7 @@ def record(
         for first in range(0, rows, _ROWS):
             last = min(first + _ROWS, rows)
             n_fp = held - (rows - last)
-            block, keys = q[:, :, first:last], store.k[part, :, :n_fp]
+            block, keys = q[:, :, first:last], store.keys(part, n_fp)
             visible = manager.visible([past], [n_fp], last - first)
             scale, softcap = scales[start], softcaps[start]
             if ranker.columns:

@@ -1,4 +1,4 @@
-"""Single rows of a :class:`Store`: reading, overwriting and opening slots anywhere in its two parts."""
+"""Single rows of a :class:`Store`: finding the worst, reading, overwriting and opening slots in its two parts."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ def read_rows(store: Store, slots: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         two of ``[G, H, m, D]`` in the store's dtype.
     """
+    if len(store.parts) > 1:
+        each = [read_rows(part, own) for part, own in zip(store.parts, slots.split(1), strict=True)]
+        return torch.cat([k for k, _ in each]), torch.cat([v for _, v in each])
+    store = store.parts[0]
     h = store.codes
     old = torch.tensor(store.n_history, device=store.device).view(-1, 1, 1)
     plain = (slots - old).clamp_(min=0).unsqueeze(-1).expand(-1, -1, -1, store.dim)
@@ -39,6 +43,12 @@ def read_rows(store: Store, slots: Tensor) -> tuple[Tensor, Tensor]:
 
 def write_rows(store: Store, lane: Tensor, head: Tensor, slot: Tensor, k: Tensor, v: Tensor) -> None:
     """Overwrite keys and values ``[N, D]`` at ``N`` (lane, head, slot); those in the history are coded."""
+    if len(store.parts) > 1:
+        for own, part in enumerate(store.parts):
+            mine = lane == own
+            write_rows(part, torch.zeros_like(lane[mine]), head[mine], slot[mine], k[mine], v[mine])
+        return
+    store = store.parts[0]
     h = store.codes
     if h is None or not any(store.n_history):
         store.k[lane, head, slot], store.v[lane, head, slot] = k, v
@@ -63,13 +73,23 @@ def open_slots(store: Store, counts: list[int]) -> Tensor:
     """
     store.reserve(max(counts))
     new = torch.zeros(store.lanes, max(n + c for n, c in zip(store.lengths, counts, strict=True)), dtype=torch.bool)
-    for lane, count in enumerate(counts):
-        n, past = store.n_fp[lane], store.n_history[lane]
+    owners = [(part, own) for part in store.parts for own in range(part.lanes)]
+    for lane, (count, (part, own)) in enumerate(zip(counts, owners, strict=True)):
+        n, past = part.n_fp[own], part.n_history[own]
         at = min(store.sinks, n) if store.int8 else n
         if count and at < n:
-            for buffer, first in ((store.k, 0), (store.v, 0), (store.meta, past)):
-                rows = buffer[lane, :, first + at : first + n].clone()
-                buffer[lane, :, first + at + count : first + n + count] = rows
+            for buffer, first in ((part.k, 0), (part.v, 0), (part.meta, past)):
+                rows = buffer[own, :, first + at : first + n].clone()
+                buffer[own, :, first + at + count : first + n + count] = rows
         new[lane, past + at : past + at + count] = True
-        store.n_fp[lane] = n + count
+        part.n_fp[own] = n + count
     return new.to(store.device)
+
+
+def worst(score: Tensor, lengths: list[int]) -> Tensor:
+    """Slot with the lowest score of each lane and head, ``[G, h]``; the first of equals."""
+    n = score.shape[-1]
+    if min(lengths) != n:
+        length = torch.tensor(lengths, device=score.device).view(-1, 1, 1)
+        score = score.masked_fill(torch.arange(n, device=score.device) >= length, float("inf"))
+    return score.argmin(-1)

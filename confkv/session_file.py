@@ -17,7 +17,7 @@ from confkv.errors import SessionFileError
 if TYPE_CHECKING:
     from confkv.engine import Engine
 
-FORMAT = "confkv-session-3"
+FORMAT = "confkv-session-4"
 
 
 def write(path: Path, mark: Mark, engine: Engine) -> None:

@@ -1,7 +1,8 @@
 """The mixed store: keys and values of every evictable layer, a full-precision part and an optional INT8 history.
 
 A *lane* is one layer of one session. All lanes share stacked buffers, so that ranking, compaction and quantising run
-once for the whole model, and each lane has its own length. Slots of a lane are contiguous. In INT8 mode a lane holds
+once for the whole model, and each lane has its own length; :class:`confkv.ragged.RaggedStore` gives each buffers of its
+own. Slots of a lane are contiguous. In INT8 mode a lane holds
 ``[history (INT8)] [sinks (fp)] [window (fp)]``; otherwise everything is in the full-precision part. Slot order is not
 position order: attention does not depend on it, and every slot carries its position.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from confkv.history import SLACK, compact_mixed, drop_one_mixed, move_to_history, roomy, turn_history
+from confkv.history import SLACK, compact_mixed, drop_one_mixed, move_to_history, roomy, too_roomy, turn_history
 from confkv.rope import rotate
+from confkv.rows import worst
 from confkv_kernels import History, dequantise, keep_indices, take_rows
 
 #: Columns of the metadata. ORIGIN, the number of tokens fed before this one, is kept where positions come back from an
@@ -66,6 +68,10 @@ class Store:
         self.v = torch.empty_like(self.k)
         self.meta = torch.zeros(lanes, heads, 0, (4 if origins else 3) + columns, device=self.device)
         self.origins = origins
+        #: whether what reads the keys of all lanes goes through them one by one
+        self.by_lane = False
+        #: whether decoding gives back the room that a prefill needed
+        self.gives_back = False
         #: origin less position of the tokens that are appended now
         self.shift = 0
         #: the INT8 part of every lane
@@ -77,6 +83,16 @@ class Store:
     def lengths(self) -> list[int]:
         """Slots held by each lane."""
         return [a + b for a, b in zip(self.n_fp, self.n_history, strict=True)]
+
+    @property
+    def parts(self) -> list[Store]:
+        """Stores that between them hold the lanes, first lane first, each in stacked buffers."""
+        return [self]
+
+    @property
+    def capacity(self) -> int:
+        """Full-precision slots allocated for the lane that has most."""
+        return self.k.shape[2]
 
     def bytes_by_kind(self) -> dict[str, int]:
         """Bytes allocated, by kind."""
@@ -113,19 +129,26 @@ class Store:
 
         Growth is by at least an eighth, so that a growing session copies each position a bounded number of times.
         """
+        self._reserve_fp(extra, shrink)
+        self._reserve_meta(extra, shrink)
+
+    def _reserve_fp(self, extra: int, shrink: bool) -> None:
         fp = max(self.n_fp, default=0) + extra
         if (capacity := self._fitting(fp, self.k.shape[2], extra, shrink)) is not None:
             self._resize_fp(capacity)
+
+    def _reserve_meta(self, extra: int, shrink: bool) -> None:
         total = max(self.lengths, default=0) + extra
         if self.evicts and (capacity := self._fitting(total, self.meta.shape[2], extra, shrink)) is not None:
             self._resize_meta(capacity)
 
-    @staticmethod
-    def _fitting(need: int, capacity: int, extra: int, shrink: bool) -> int | None:
+    def _fitting(self, need: int, capacity: int, extra: int, shrink: bool) -> int | None:
         """New capacity for ``need`` slots; None: leave it."""
         if need > capacity:
             # A known large request is met exactly; token by token, an eighth is added.
             return need if extra > 1 else roomy(need)
+        if self.gives_back and extra == 1 and too_roomy(need, capacity):
+            return roomy(need)
         if shrink and capacity > need + max(2 * SLACK, need // 4):
             return need
         return None
@@ -190,6 +213,10 @@ class Store:
         n = self.n_fp[lane]
         return self.k[lane : lane + 1, :, :n], self.v[lane : lane + 1, :, :n]
 
+    def keys(self, part: slice, n: int) -> Tensor:
+        """First ``n`` full-precision keys of some lanes (one where :attr:`by_lane`), a view ``[g, H, n, D]``."""
+        return self.k[part, :, :n]
+
     def history(self, lane: int) -> History | None:
         """INT8 part of a lane, views with B = 1; None when empty."""
         n = self.n_history[lane]
@@ -251,20 +278,24 @@ class Store:
         if not dropped:
             return 0
         drops = [n - t for n, t in zip(lengths, targets, strict=True)]
-        if max(drops) == 1 and not self.int8:
-            self._fill_holes(score, lengths, drops)
-        elif max(drops) == 1:
-            drop_one_mixed(self, _worst(score, lengths), drops)
+        if max(drops) == 1:
+            self._drop_one(worst(score, lengths), lengths, drops)
         else:
-            self._compact(score, lengths, targets)
+            self._compact(score, lengths, targets, mixed=any(self.n_history))
         return dropped
 
-    def _fill_holes(self, score: Tensor, lengths: list[int], drops: list[int]) -> None:
-        """The steady state of decoding: the newest slot of a lane takes the place of the one that leaves.
+    def _drop_one(self, gone: Tensor, lengths: list[int], drops: list[int]) -> None:
+        """The steady state of decoding: slot ``gone`` ``[G, h]`` leaves each lane that drops one."""
+        if self.int8:
+            drop_one_mixed(self, gone, drops)
+        else:
+            self._fill_holes(gone, lengths, drops)
+
+    def _fill_holes(self, gone: Tensor, lengths: list[int], drops: list[int]) -> None:
+        """The newest slot of a lane takes the place of the one that leaves.
 
         One row moves per head, however many are kept. Slots are out of position order until the next compaction.
         """
-        gone = _worst(score, lengths)
         last = torch.tensor(lengths, device=self.device).view(-1, 1) - 1
         drop = torch.tensor(drops, device=self.device).view(-1, 1)
         # A lane that drops nothing moves its last slot onto itself.
@@ -276,18 +307,20 @@ class Store:
             rows.index_copy_(0, to.reshape(-1), rows.index_select(0, source.reshape(-1)))
         self.n_fp = [n - d for n, d in zip(lengths, drops, strict=True)]
 
-    def _compact(self, score: Tensor, lengths: list[int], targets: list[int]) -> None:
-        """Any number of drops; survivors end up in position order (within the INT8 part: in slot order)."""
+    def _compact(self, score: Tensor, lengths: list[int], targets: list[int], *, mixed: bool) -> None:
+        """Any number of drops; survivors end up in position order (where there is a history, ``mixed``: in slot order,
+        in which the window is sorted anyway)."""
         index = keep_indices(score, lengths, targets)
         widest = index.shape[-1]
         if any(self.n_history):
             index = compact_mixed(self, index, targets)
         else:
-            heads = index.shape[1]
-            position = self.meta[:, :heads, : score.shape[-1], POS].gather(2, index)
-            target = torch.tensor(targets, device=self.device).view(-1, 1, 1)
-            padding = torch.arange(widest, device=self.device) >= target
-            index = index.gather(2, position.masked_fill(padding, float("inf")).argsort(dim=-1, stable=True))
+            if not mixed:
+                heads = index.shape[1]
+                position = self.meta[:, :heads, : score.shape[-1], POS].gather(2, index)
+                target = torch.tensor(targets, device=self.device).view(-1, 1, 1)
+                padding = torch.arange(widest, device=self.device) >= target
+                index = index.gather(2, position.masked_fill(padding, float("inf")).argsort(dim=-1, stable=True))
             take_rows(self.k, index, widest)
             take_rows(self.v, index, widest)
             self.n_fp = targets
@@ -362,12 +395,3 @@ class Store:
         if "h_k" in state:
             names = ("k", "v", "k_gain", "v_gain", "k_scale", "v_scale")
             self.codes = History(*(state[f"h_{name}"].clone().to(self.device) for name in names))
-
-
-def _worst(score: Tensor, lengths: list[int]) -> Tensor:
-    """Slot with the lowest score of each lane and head, ``[G, h]``; the first of equals."""
-    n = score.shape[-1]
-    if min(lengths) != n:
-        length = torch.tensor(lengths, device=score.device).view(-1, 1, 1)
-        score = score.masked_fill(torch.arange(n, device=score.device) >= length, float("inf"))
-    return score.argmin(-1)

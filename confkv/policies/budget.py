@@ -43,6 +43,11 @@ class Budget:
         raise NotImplementedError
 
     @property
+    def uneven(self) -> bool:
+        """Whether layers may differ in what they keep, so that each is stored in buffers of its own size."""
+        return self.allocates
+
+    @property
     def allocates(self) -> bool:
         """Whether the layers' shares follow the attention seen (:meth:`allocate`)."""
         return False
@@ -140,6 +145,10 @@ class Pyramid(Budget):
     @property
     def smallest(self) -> int | None:
         return min(self.floor, self.base.n_high, self.base.n_low)
+
+    @property
+    def uneven(self) -> bool:
+        return self.ratio < 1.0
 
     def at(self, confidence: float | None, past: Past | None = None) -> int | None:
         return self.base.at(confidence, past)

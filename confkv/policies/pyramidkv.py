@@ -52,6 +52,10 @@ class LinearPyramid(Budget):
     def smallest(self) -> int | None:
         return self.w + (self.n - self.w) // 20
 
+    @property
+    def uneven(self) -> bool:
+        return True
+
     def at(self, confidence: float | None, past: Past | None = None) -> int | None:
         return self.n
 

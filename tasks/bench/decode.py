@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 
 from confkv.policies import Policy
+from confkv.ragged import RaggedStore
+from confkv.session import Session
 from tasks.bench.model import Model
 from tasks.bench.results import Identity, Row
 from tasks.bench.text import Segment
@@ -74,6 +76,7 @@ def threshold(policy: Policy) -> float:
 def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
     """Positions a layer that take ``target`` bytes, to the nearest, under a policy with its metadata; by prefilling.
 
+    Where layers have budgets of their own it is those of the layer with most; the others get their share of that.
     0 where the store cannot be given a size: an INT8 history is a second part that grows by itself.
     """
     session = model.engine(policy).session()
@@ -82,9 +85,26 @@ def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, targe
     if store is None or store.int8 or not store.lanes:
         return 0
     kinds = store.bytes_by_kind()
-    a_slot = kinds["fp"] / store.k.shape[2] + kinds["meta"] / max(1, store.meta.shape[2])
+    a_slot = kinds["fp"] / sum(part.capacity * part.lanes for part in store.parts) * sum(_shares(session))
+    a_slot += kinds["meta"] / max(1, store.meta.shape[2])
     other = session.stats.bytes - kinds["fp"] - kinds["meta"]
     return max(0, round((target - other) / a_slot))
+
+
+def _shares(session: Session) -> list[float]:
+    """Budget of each layer as a part of the largest; 1 where the layers have one store."""
+    store, manager, nominal = session.cache.store, session._manager, session.engine.policy.budget.at(None)
+    assert store is not None
+    if not isinstance(store, RaggedStore) or manager is None or nominal is None:
+        return [1.0] * store.lanes
+    budgets = manager.layer_budgets(nominal)
+    return [budget / max(budgets) for budget in budgets]
+
+
+def _rooms(session: Session, slots: int) -> list[int]:
+    """Slots of each of the store's parts, where the layer with most gets ``slots``."""
+    store = session.cache.store
+    return [math.ceil(slots * x - 1e-9) for x in _shares(session)][: len(store.parts)] if store is not None else []
 
 
 def decode(
@@ -100,8 +120,12 @@ def decode(
     session.extend(segment.ids[:prefix])
     store = session.cache.store
     used = max(store.lengths, default=0) if store is not None else 0
+    rooms = _rooms(session, slots)
     if store is not None and slots > used + 1:
-        store.reserve(slots - used)
+        if isinstance(store, RaggedStore):
+            store.allocate(rooms)
+        else:
+            store.reserve(slots - used)
     scores: list[float] = []
     for begin in range(prefix, prefix + tokens, _SLICE):
         piece = segment.ids[begin : min(begin + _SLICE, prefix + tokens)]
@@ -128,5 +152,7 @@ def decode(
         confident=sum(step.confidence >= tau for step in session.steps),
         slots=slots,
         used=used,
-        grown=bool(slots) and store is not None and store.k.shape[2] > max(slots, prefix),
+        grown=bool(slots)
+        and store is not None
+        and any(part.capacity > max(room, prefix) for part, room in zip(store.parts, rooms, strict=True)),
     )

@@ -21,6 +21,8 @@ CASES = [
     ("llama", "full"),
     ("gemma3", SMALL + ",scope=head"),
     ("gpt-oss", "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,floor=8"),
+    ("gemma3", "confkv-l:n_high=50,n_low=60,protect=4,sinks=2,tau=0.5,floor=40,int8=1,w=8,scope=head"),
+    ("llama", "pyramidkv:30,w=5,pool=3,int8=1,fp=8"),
     ("gpt2", "window:16"),
     # What these keep beside the store: queries, layer shares, rows of attention, confidences.
     ("gpt-oss", "snapkv:16,w=5,pool=3"),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from confkv.manager import Manager
 from confkv.policies import parse_policy
+from confkv.ragged import RaggedStore
 from confkv.store import FRESH, PINNED, PROTECTED, SINK, Store
 
 LANES, HEADS, DIM, GROUPS = 2, 2, 16, 2
@@ -21,10 +22,12 @@ SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.5"
 class Driver:
     """Feeds random keys and values to a store as a session does, and remembers every one of them."""
 
-    def __init__(self, policy: str, seed: int = 0, sinks: int | None = None) -> None:
+    def __init__(self, policy: str, seed: int = 0, sinks: int | None = None, layout: type[Store] | None = None) -> None:
         self.policy = parse_policy(policy)
         storage = self.policy.storage
-        self.store = Store(
+        if layout is None:
+            layout = RaggedStore if self.policy.budget.uneven else Store
+        self.store = layout(
             LANES,
             HEADS,
             DIM,
@@ -132,11 +135,14 @@ class Driver:
 def _tensors(store: Store) -> list[Tensor]:
     """Every tensor the store owns."""
     found: list[Tensor] = []
-    for value in vars(store).values():
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif value is not None and hasattr(value, "__dataclass_fields__"):
-            found += [x for x in vars(value).values() if isinstance(x, Tensor)]
+    for part in {id(x): x for x in (store, *store.parts)}.values():
+        for value in vars(part).values():
+            if isinstance(value, Tensor):
+                found.append(value)
+            elif value is not None and hasattr(value, "__dataclass_fields__"):
+                found += [x for x in vars(value).values() if isinstance(x, Tensor)]
+    # A lane's metadata may be a view of all lanes'.
+    found = [t for t in found if t._base is None or t._base is not store.meta]
     storages = {t.untyped_storage().data_ptr() for t in found if t.nbytes}
     assert len(storages) == len([t for t in found if t.nbytes]), "two tensors share memory"
     return found
@@ -255,7 +261,7 @@ def test_chunks_around_the_capacity(offset: str, int8: int) -> None:
     driver = Driver(f"confkv:n_high=40,n_low=50,protect=8,sinks=2,tau=0.5,w=8,int8={int8}")
     driver.feed(37)
     for _ in range(6):
-        free = max(1, driver.store.k.shape[2] - max(driver.store.n_fp))
+        free = max(1, driver.store.capacity - max(driver.store.n_fp))
         steps = {"cap-1": max(1, free - 1), "cap": free, "cap+1": free + 1}.get(offset) or int(offset)
         driver.feed(steps)
         driver.check(0.015 if int8 else 0.0)
@@ -346,7 +352,7 @@ def test_one_drop_equals_a_compaction(policy: str, per_head: bool, seed: int) ->
         # of one store and in the window of the other.
         other.store.load_state(driver.store.state())
         assert driver.store.evict(score, targets) == sum(drops)
-        other.store._compact(score, lengths, targets)
+        other.store._compact(score, lengths, targets, mixed=True)
         assert driver.store.n_history == other.store.n_history and driver.store.n_fp == other.store.n_fp
         for lane in range(LANES):
             (k, v, where), (k2, v2, where2) = driver.store.dequantised(lane), other.store.dequantised(lane)

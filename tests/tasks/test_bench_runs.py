@@ -138,6 +138,19 @@ def test_an_allocation_holds_what_it_was_made_for(loaded: Any, bench: Any) -> No
     assert slots_for(loaded, candidate("confkv:int8=1").policy, segment, 24, 1e6) == 0
 
 
+def test_an_allocation_follows_the_layers_budgets(loaded: Any, bench: Any) -> None:
+    segment, policy = bench.segments[0], candidate("confkv-l:n_high=40,n_low=40,floor=10,ratio=0.25,protect=4").policy
+    exact = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=41)
+    # Two layers of budgets 40 and 20: what the first holds at its largest, and half of it; metadata as the first.
+    one = 2 * 2 * 8 * 4
+    assert not exact.grown and exact.used == 41
+    assert exact.mean_bytes == pytest.approx((41 + 21) * one + 41 * 2 * 2 * 3 * 4, rel=0.03)
+    flat = candidate("confkv:n_high=40,n_low=40,protect=4").policy
+    even = decode(loaded, flat, segment, 24, 100, lambda n: None, slots=41)
+    assert exact.mean_bytes < 0.9 * even.mean_bytes
+    assert decode(loaded, policy, segment, 24, 100, lambda n: None, slots=40).grown
+
+
 # -- resuming -----------------------------------------------------------------------------------------------------
 
 
