@@ -11,6 +11,7 @@ from confkv.errors import PolicyError
 from confkv.policies import controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
 from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
+from confkv.policies.h2o import MeanMass
 from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, fraction, scope, storage
 from confkv.policies.ranker import Composite, Recency
 from confkv.policies.recall import Recall
@@ -55,6 +56,11 @@ def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
     return _compose(name, spec, p, Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio")))
 
 
+def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    protect, sinks = int(p["protect"]), int(p["sinks"])
+    return Policy(name, spec, _by_confidence(p), MeanMass(), scope(p), storage(p), protect, sinks)
+
+
 def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
     value = p[key]
     if value not in choices:
@@ -89,6 +95,19 @@ _CONF: dict[str, Value] = {
     "adaptive": 0.0,
     "shuffle": 0,
     "block": 1,
+    **STORAGE,
+}
+
+_MEAN: dict[str, Value] = {
+    # One budget: what a confident step drops is gone for the uncertain one after it.
+    "n_high": 192,
+    "n_low": 192,
+    "tau": 0.7,
+    "protect": 64,
+    "sinks": 4,
+    "scope": "head",
+    "adaptive": 0.0,
+    "shuffle": 0,
     **STORAGE,
 }
 
@@ -127,6 +146,15 @@ _REGISTRY: dict[str, Entry] = {
             _CONF_KV,
         ),
         _confkv_l,
+    ),
+    "confkv-mean": Entry(
+        PolicyInfo(
+            "confkv-mean",
+            "confkv ranked, per head, by the mean attention mass over all queries that could see a position",
+            _MEAN,
+            _CONF_KV,
+        ),
+        _confkv_mean,
     ),
     "confkv-recall": Entry(
         PolicyInfo(

@@ -70,6 +70,7 @@ from confkv.store import MASS
         ("tova:n=0", "protect"),
         ("random:seed=-1", "at least 0"),
         ("mass:scope=row", "scope=head"),
+        ("confkv-mean:n_high=60", "protect"),
         ("confkv-look:gate=never", "gate=random"),
         ("confkv-look:rate=2", "between 0 and 1"),
         ("confkv-look:page=0", "at least 1"),

@@ -22,6 +22,7 @@ SPECS = {
     "window": ["window:16,sinks=3", "window:60,int8=1,w=8"],
     "confkv": [f"confkv:{_SMALL}", f"confkv:{_SMALL},scope=head", f"confkv:{_INT8}", f"confkv:{_INT8},scope=head"],
     "confkv-l": [f"confkv-l:{_SMALL},floor=8", f"confkv-l:{_INT8},floor=40,scope=head"],
+    "confkv-mean": [f"confkv-mean:{_SMALL}", f"confkv-mean:{_INT8}", f"confkv-mean:{_SMALL},scope=layer"],
     "confkv-recall": [f"confkv-recall:{_SMALL},page=4", f"confkv-recall:{_INT8},page=3,scope=head"],
     "confkv-look": [
         f"confkv-look:{_SMALL},page=3,scope=head,archive_mb=0.02",

@@ -82,7 +82,7 @@ class Pair:
         for lane in range(LANES):
             for head in range(HEADS):
                 self.kept[lane][head] += range(first, first + steps)
-            for head in range(HEADS * GROUPS if self.formula in (h2o, tova, scissorhands) else 0):
+            for head in range(HEADS * GROUPS if self.formula in (h2o, mean_mass, tova, scissorhands) else 0):
                 self.a[lane][head] += [self.attention(lane, head, t) for t in range(first, first + steps)]
         self.evict(decode)
 
@@ -133,6 +133,10 @@ def h2o(pair: Pair, lane: int, head: int) -> dict[int, float]:
     return {j: sum(row.get(j, 0.0) for row in rows) for j in pair.kept[lane][head]}
 
 
+def mean_mass(pair: Pair, lane: int, head: int) -> dict[int, float]:
+    return {j: total / (len(pair.hold) - j) for j, total in h2o(pair, lane, head).items()}
+
+
 def tova(pair: Pair, lane: int, head: int) -> dict[int, float]:
     return {j: sum(pair.a[lane][q][-1][j] for q in _group(head)) / GROUPS for j in pair.kept[lane][head]}
 
@@ -180,6 +184,8 @@ def _group(head: int) -> range:
 CASES: dict[str, Callable[[Pair, int, int], dict[int, float]]] = {
     "h2o:n=24": h2o,
     "h2o:n=24,heavy=0.8,sinks=2,scope=layer": h2o,
+    "confkv-mean:n_high=24,n_low=24,protect=6": mean_mass,
+    "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer": mean_mass,
     "tova:n=24": tova,
     "tova:n=24,scope=head,protect=3": tova,
     "scissorhands:n=24": scissorhands,
