@@ -7,7 +7,7 @@ from torch import Tensor
 
 from confkv.policies.recall import Recall
 from confkv.rope import rotate
-from confkv.rows import read_rows
+from confkv.rows import read_rows, used
 from confkv.store import ORIGIN, POS, Store
 from confkv_kernels import calibrate, dequantise, quantise
 
@@ -110,10 +110,9 @@ class Archive:
         need = min(end // self.page, self.max_pages)
         if need > self.centre.shape[2]:
             self._resize(min(self.max_pages, need + max(8, need // 8)))
-        lengths = torch.tensor(store.lengths, device=store.device).view(-1, 1, 1)
         meta = store.meta[:, :, : max(store.lengths)]
         origin = meta[..., ORIGIN].long()
-        new = (origin >= first) & (origin < end) & (torch.arange(origin.shape[-1], device=store.device) < lengths)
+        new = (origin >= first) & (origin < end) & used(store.lengths, origin.shape[-1], store.device)
         lane, head, slot = new.nonzero(as_tuple=True)
         slots = torch.zeros(*self.shape[:2], end - first, dtype=torch.int64, device=store.device)
         slots[lane, head, origin[new] - first] = slot

@@ -28,10 +28,10 @@ def take(session: Session) -> Mark:
     tensors: dict[str, Tensor] = {}
     if session.cache.store is not None:
         tensors.update({f"store.{key}": value for key, value in session.cache.store.state().items()})
-    if session._manager is not None:
-        tensors.update({f"manager.{key}": value for key, value in session._manager.state().items()})
-    if session._manager is not None and session._manager.archive is not None:
-        tensors.update({f"archive.{key}": value for key, value in session._manager.archive.state().items()})
+    if (manager := session._manager) is not None:
+        tensors.update({f"manager.{key}": value for key, value in manager.state().items()})
+        if manager.archive is not None:
+            tensors.update({f"archive.{key}": value for key, value in manager.archive.state().items()})
     for i, ring in enumerate(session.cache.rings):
         if ring.k is not None and ring.v is not None:
             tensors[f"ring.{i}.k"], tensors[f"ring.{i}.v"] = ring.k.clone(), ring.v.clone()

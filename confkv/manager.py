@@ -11,6 +11,7 @@ from confkv.observe import QueryWindow, View
 from confkv.policies.base import Policy
 from confkv.policies.budget import Past
 from confkv.policies.ranker import MASS_ROWS
+from confkv.rows import used
 from confkv.store import HOLD, MASS, POS, Store
 from confkv_kernels import attention_mass
 
@@ -185,10 +186,7 @@ class Manager:
         n = max(lengths)
         meta = self.store.meta[:, : 1 if self.policy.scope == "layer" else None, :n]
         free = (meta[..., HOLD] == 0) & (meta[..., POS] < end - self.policy.protect)
-        if min(lengths) != n:
-            length = torch.tensor(lengths, device=free.device).view(-1, 1, 1)
-            free = free & (torch.arange(n, device=free.device) < length)
-        return free
+        return free if min(lengths) == n else free & used(lengths, n, free.device)
 
     def _scores(self, lengths: list[int], end: int) -> Tensor:
         n = max(lengths)
@@ -251,10 +249,9 @@ def by_block(
         the blocks' ranks in place of the scores, and the slots that each lane keeps.
     """
     n = score.shape[-1]
-    used = torch.arange(n, device=score.device) < torch.tensor(lengths, device=score.device).view(-1, 1, 1)
     block = (position / size).long()
     # Positions up to the newest that competes are free but for what is held; its block may reach beyond.
-    free = used & score.isfinite()
+    free = used(lengths, n, score.device) & score.isfinite()
     newest = torch.where(free, position, -1.0).amax(-1, keepdim=True)
     free &= (block + 1) * size <= newest + 1
     blocks = int(block.amax()) + 1

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from confkv.rope import rotate
+from confkv.rows import used
 from confkv.store import POS, Store
 from confkv_kernels import attention_mass, attention_probabilities
 
@@ -102,11 +103,9 @@ class View:
 
     def order(self) -> Tensor:
         """Slots by position, ``[G, H, n]`` int64; slots beyond a lane's length come last."""
-        lengths = torch.tensor(self.store.lengths, device=self.store.device).view(-1, 1, 1)
         n = max(self.store.lengths)
-        position = self.store.meta[:, :, :n, POS]
-        unused = torch.arange(n, device=self.store.device) >= lengths
-        return position.masked_fill(unused, float("inf")).argsort(dim=-1, stable=True)
+        unused = ~used(self.store.lengths, n, self.store.device)
+        return self.store.meta[:, :, :n, POS].masked_fill(unused, float("inf")).argsort(dim=-1, stable=True)
 
     def key_norms(self) -> Tensor:
         """L2 norm of every key as it is held, ``[G, H, n]`` float32; 0 beyond a lane's length."""
@@ -134,9 +133,8 @@ class View:
         for first in range(0, store.lanes, size):
             part = slice(first, first + size)
             length = max(store.lengths[part])
-            used = torch.tensor(store.lengths[part], device=store.device).view(-1, 1, 1, 1)
             position = store.meta[part, :, :length, POS].unsqueeze(2)
-            visible = (position <= own) & (torch.arange(length, device=store.device) < used)
+            visible = (position <= own) & used(store.lengths[part], length, store.device).unsqueeze(1)
             history = store.history(first) if size == 1 else store.all_history()
             past = store.n_history[first]
             learned = [sink for sink in window.sinks[part] if sink is not None]

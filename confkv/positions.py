@@ -79,10 +79,10 @@ def rebase_if_needed(session: Session, steps: int) -> None:
         store.shift = session.seen - end
         if not store.origins:
             _remember_origins(session, origins, end)
-        if session._manager is not None:
-            session._manager.rebase(end - cache.seen, lane_freqs)
-        if session._manager is not None and session._manager.archive is not None:
-            session._manager.archive.rebase(origins, end, lane_freqs)
+        if (manager := session._manager) is not None:
+            manager.rebase(end - cache.seen, lane_freqs)
+            if manager.archive is not None:
+                manager.archive.rebase(origins, end, lane_freqs)
     for ring, freq in zip(cache.rings, ring_freqs, strict=True):
         # A ring holds the newest positions without a gap: all of them move by the same distance.
         if ring.k is not None and freq is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from confkv.archive import Archive
 from confkv.confidence import confidence
-from confkv.rows import open_slots, write_rows
+from confkv.rows import open_slots, used, write_rows
 from confkv.store import MASS, ORIGIN, POS, Store
 from confkv_kernels import page_scores
 
@@ -54,10 +54,9 @@ def choose(store: Store, archive: Archive, score: Tensor, free: Tensor, targets:
         free: bool ``[G, h, n]``, slots that compete; False for all others, of whatever kind.
         targets: slots of each lane afterwards, at most.
     """
-    lengths = torch.tensor(store.lengths).view(-1, 1, 1)
     heads, n, page = score.shape[1], free.shape[-1], archive.page
     free = free.cpu()
-    valid = torch.arange(n) < lengths
+    valid = used(store.lengths, n, free.device)
     starts = archive.page_starts()
     total = starts.shape[0] * page
     origin = store.meta[:, :heads, :n, ORIGIN].long().cpu()
@@ -95,8 +94,7 @@ def carry_out(store: Store, archive: Archive, plan: Plan) -> None:
     growth = [b - a for a, b in zip(store.lengths, plan.lengths, strict=True)]
     new = open_slots(store, growth) if any(growth) else None
     n = max(store.lengths)
-    holes = store.meta[:, :, :n, MASS] == _VACANT
-    holes &= torch.arange(n, device=store.device) < torch.tensor(store.lengths, device=store.device).view(-1, 1, 1)
+    holes = (store.meta[:, :, :n, MASS] == _VACANT) & used(store.lengths, n, store.device)
     if new is not None:
         holes |= new.unsqueeze(1)
     bring = plan.bring.expand(-1, store.heads, -1)

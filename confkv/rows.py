@@ -86,10 +86,14 @@ def open_slots(store: Store, counts: list[int]) -> Tensor:
     return new.to(store.device)
 
 
+def used(lengths: list[int], n: int, device: torch.device) -> Tensor:
+    """bool ``[G, 1, n]`` over slots, True where a lane of that length holds one."""
+    return torch.arange(n, device=device) < torch.tensor(lengths, device=device).view(-1, 1, 1)
+
+
 def worst(score: Tensor, lengths: list[int]) -> Tensor:
     """Slot with the lowest score of each lane and head, ``[G, h]``; the first of equals."""
     n = score.shape[-1]
     if min(lengths) != n:
-        length = torch.tensor(lengths, device=score.device).view(-1, 1, 1)
-        score = score.masked_fill(torch.arange(n, device=score.device) >= length, float("inf"))
+        score = score.masked_fill(~used(lengths, n, score.device), float("inf"))
     return score.argmin(-1)

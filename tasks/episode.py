@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import platform
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Any, TextIO
 from tasks.errors import TaskError
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
 from tasks.live import View, fetch_progress, megabytes, times
+from tasks.options import check
 from tasks.records import KV, Episode, Seconds, Settings
 from tasks.signals import handled
 from tasks.steps import StepWriter
@@ -68,23 +68,18 @@ def prepare(options: Options) -> Plan:
     Raises:
         an exception with ``user_facing`` set: unknown policy, parameter, task, model; no browser; bad out.
     """
-    from confkv.models.loader import DTYPES
     from confkv.policies import parse_policy
 
-    for name, value, least in (
-        ("--max-turns", options.max_turns, 1),
-        ("--max-new-tokens", options.max_new_tokens, 1),
-        ("--chunk", options.chunk, 1),
-        ("--seed", options.seed, 0),
-    ):
-        if value < least:
-            raise TaskError(f"{name} {value} is too small; use {least} or more")
+    check(
+        options.device,
+        options.dtype,
+        max_turns=(options.max_turns, 1),
+        max_new_tokens=(options.max_new_tokens, 1),
+        chunk=(options.chunk, 1),
+        seed=(options.seed, 0),
+    )
     if not 0.0 <= options.temperature < float("inf"):
         raise TaskError(f"--temperature {options.temperature:g} must be 0 (greedy) or more")
-    if options.dtype not in ("auto", *DTYPES, *DTYPES.values()):
-        raise TaskError(f"--dtype {options.dtype} is unknown; use one of auto, {', '.join(DTYPES)}")
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", options.device):
-        raise TaskError(f"--device {options.device} is unknown; use cpu, cuda or auto")
     policy = parse_policy(options.policy)
     out = options.out or default_folder(options.task, policy.spec, options.seed, datetime.now())
     check_folder(out)
@@ -273,8 +268,7 @@ class _Run:
         return episode
 
     def _write(self, episode: Episode) -> None:
-        budget = self.plan.policy.budget
-        tau = getattr(budget, "tau", getattr(getattr(budget, "base", None), "tau", None))
+        tau = self.plan.policy.budget.threshold
         outcome = "success" if episode.success else f"no success ({episode.stop_reason})"
         held = f"peak KV {megabytes(episode.kv.peak_bytes)}, full {megabytes(episode.kv.full_bytes)}"
         title = f"{self.plan.heading}\n{outcome}, {episode.turns} turns, {episode.tokens_seen:,} tokens; {held}"

@@ -52,6 +52,11 @@ class Budget:
         """Whether the layers' shares follow the attention seen (:meth:`allocate`)."""
         return False
 
+    @property
+    def threshold(self) -> float | None:
+        """Confidence from which on a step counts as confident; None where the budget does not ask for it."""
+        return None
+
     def at(self, confidence: float | None, past: Past | None = None) -> int | None:
         """Nominal budget of this step. None: keep everything.
 
@@ -122,6 +127,10 @@ class ByConfidence(Budget):
     def smallest(self) -> int | None:
         return min(self.n_high, self.n_low)
 
+    @property
+    def threshold(self) -> float | None:
+        return self.tau
+
     def at(self, confidence: float | None, past: Past | None = None) -> int | None:
         tau = self.tau
         if confidence is not None and past is not None:
@@ -145,6 +154,10 @@ class Pyramid(Budget):
     @property
     def smallest(self) -> int | None:
         return min(self.floor, self.base.n_high, self.base.n_low)
+
+    @property
+    def threshold(self) -> float | None:
+        return self.base.threshold
 
     @property
     def uneven(self) -> bool:

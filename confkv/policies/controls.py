@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confkv.policies.base import Policy
-from confkv.policies.budget import Fixed
-from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, fraction, scope, storage
+from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, fixed, fraction
 from confkv.policies.ranker import Composite, Ranker, Recency
 
 if TYPE_CHECKING:
@@ -35,20 +34,16 @@ class Random(Ranker):
         return draws.to(store.device)
 
 
-def _fixed(ranker: Ranker, name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return Policy(name, spec, Fixed(int(p["n"])), ranker, scope(p), storage(p), int(p["protect"]), int(p["sinks"]))
-
-
 def _random(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return _fixed(Random(at_least(p, "seed", 0)), name, spec, p)
+    return fixed(Random(at_least(p, "seed", 0)), name, spec, p)
 
 
 def _recency(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return _fixed(Recency(), name, spec, {**p, "scope": "layer"})
+    return fixed(Recency(), name, spec, {**p, "scope": "layer"})
 
 
 def _mass(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return _fixed(Composite(1.0, fraction(p, "decay")), name, spec, p)
+    return fixed(Composite(1.0, fraction(p, "decay")), name, spec, p)
 
 
 _PAPER = "https://arxiv.org/abs/2605.24786"

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confkv.policies.base import Policy
-from confkv.policies.budget import Fixed
-from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, scope, storage
+from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, fixed
 from confkv.policies.ranker import Ranker
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class KeyNorm(Ranker):
 
 
 def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return Policy(name, spec, Fixed(int(p["n"])), KeyNorm(), scope(p), storage(p), int(p["protect"]), int(p["sinks"]))
+    return fixed(KeyNorm(), name, spec, p)
 
 
 ENTRY = Entry(

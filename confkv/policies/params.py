@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from confkv.errors import PolicyError
 from confkv.policies.base import Policy, Scope, Storage
+from confkv.policies.budget import Fixed
+from confkv.policies.ranker import Ranker
 
 Value = int | float | str
 
@@ -63,3 +65,8 @@ def at_least(p: Mapping[str, Value], key: str, least: int) -> int:
     if value < least:
         raise PolicyError(f"{key}={value} must be at least {least}")
     return value
+
+
+def fixed(ranker: Ranker, name: str, spec: str, p: Mapping[str, Value]) -> Policy:
+    """``n`` positions by a ranker, ``protect`` and ``sinks`` among them."""
+    return Policy(name, spec, Fixed(int(p["n"])), ranker, scope(p), storage(p), int(p["protect"]), int(p["sinks"]))

@@ -25,8 +25,7 @@ def _full(name: str, spec: str, p: dict[str, Value]) -> Policy:
 
 def _window(name: str, spec: str, p: dict[str, Value]) -> Policy:
     n, sinks = int(p["n"]), int(p["sinks"])
-    # The window itself is what is protected; one position at least beside the sinks.
-    protect = max(1, min(32, n - sinks))
+    protect = streaming.protected(n, sinks)
     return Policy(name, spec, Fixed(n), Recency(), storage=storage(p), protect=protect, sinks=sinks)
 
 

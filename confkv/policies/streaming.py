@@ -10,21 +10,21 @@ from confkv.policies.ranker import Recency
 _PAPER = "https://arxiv.org/abs/2309.17453"
 
 
-def _protect(n: int, sinks: int) -> int:
-    # The window itself is what is protected; one position at least beside the sinks.
+def protected(n: int, sinks: int) -> int:
+    """How much of a window is protected: itself is what is kept; one position at least beside the sinks."""
     return max(1, min(32, n - sinks))
 
 
 def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:
     n, sinks = int(p["n"]), at_least(p, "sinks", 0)
-    return Policy(name, spec, Fixed(n), Recency(), storage=storage(p), protect=_protect(n, sinks), sinks=sinks)
+    return Policy(name, spec, Fixed(n), Recency(), storage=storage(p), protect=protected(n, sinks), sinks=sinks)
 
 
 def _build_relative(name: str, spec: str, p: dict[str, Value]) -> Policy:
     """Keys of the window keep their distance to the query; those before a gap are rotated across it at each step, from
     where they are stored, so that nothing accumulates. INT8 keys are not rotated, hence no ``int8`` here."""
     n, sinks = int(p["n"]), at_least(p, "sinks", 0)
-    return Policy(name, spec, Fixed(n), Recency(), protect=_protect(n, sinks), sinks=sinks, cache_positions=True)
+    return Policy(name, spec, Fixed(n), Recency(), protect=protected(n, sinks), sinks=sinks, cache_positions=True)
 
 
 ENTRIES = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from confkv.policies.base import Policy
-from confkv.policies.budget import Fixed
-from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, scope, storage
+from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, fixed
 from confkv.policies.ranker import Ranker
 
 
@@ -20,9 +19,7 @@ class NewestQuery(Ranker):
 
 
 def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return Policy(
-        name, spec, Fixed(int(p["n"])), NewestQuery(), scope(p), storage(p), int(p["protect"]), int(p["sinks"])
-    )
+    return fixed(NewestQuery(), name, spec, p)
 
 
 ENTRY = Entry(

@@ -67,12 +67,6 @@ def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens
     )
 
 
-def threshold(policy: Policy) -> float:
-    """The policy's tau, also where another budget wraps the one by confidence."""
-    budget = policy.budget
-    return float(getattr(budget, "tau", getattr(getattr(budget, "base", None), "tau", TAU)))
-
-
 def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
     """Positions a layer that take ``target`` bytes, to the nearest, under a policy with its metadata; by prefilling.
 
@@ -132,7 +126,8 @@ def decode(
         scores += session.score(piece)
         advance(len(piece))
         used = max([used, *(store.lengths if store is not None else [])])
-    stats, tau = session.stats, threshold(policy)
+    stats, tau = session.stats, policy.budget.threshold
+    tau = TAU if tau is None else tau
     # Between two looks at the store the mean over layers says at least how far it went; the newest comes on top.
     used = max(used, *(math.ceil(step.kept) for step in session.steps)) + 1
     return Run(
@@ -144,11 +139,11 @@ def decode(
         mean_bytes=stats.mean_bytes,
         peak_bytes=stats.peak_bytes,
         full_bytes=stats.full_bytes,
-        host_bytes=int(getattr(stats, "host_bytes", 0)),
+        host_bytes=stats.host_bytes,
         kept=sum(step.kept for step in session.steps) / tokens,
         evictions=stats.evictions,
-        recalls=int(getattr(stats, "recalls", 0)),
-        looks=int(getattr(stats, "looks", 0)),
+        recalls=stats.recalls,
+        looks=stats.looks,
         confident=sum(step.confidence >= tau for step in session.steps),
         slots=slots,
         used=used,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from confkv.confidence import confidence
 from tasks.bench import figures
-from tasks.bench.model import Model, check, load
+from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.ppl import room
 from tasks.bench.progress import Progress
@@ -27,6 +27,7 @@ from tasks.bench.results import Identity, ResultLog, Row, open_log
 from tasks.bench.statistics import Interval, bootstrap, pearson, spearman
 from tasks.bench.text import Segment, cut, read_texts
 from tasks.errors import TaskError
+from tasks.options import check
 from tasks.records import Record
 
 #: Positions that must remain at least once the newest are removed.

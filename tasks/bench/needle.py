@@ -14,7 +14,7 @@ from confkv.policies import Policy
 from tasks.bench import figures
 from tasks.bench.haystack import KINDS, Case, Haystacks, correct
 from tasks.bench.matching import known
-from tasks.bench.model import Model, check, load
+from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.ppl import DEFAULTS, room
 from tasks.bench.progress import Progress
@@ -22,6 +22,7 @@ from tasks.bench.results import Identity, ResultLog, Row, open_log
 from tasks.bench.statistics import Interval, wilson
 from tasks.bench.text import Text, encode, read_texts
 from tasks.errors import TaskError
+from tasks.options import check
 from tasks.records import Record
 
 SEGMENTS = ("text", "observation")
@@ -239,7 +240,7 @@ def _cell(
             correct=correct(case, answer),
             mean_bytes=stats.mean_bytes,
             peak_bytes=stats.peak_bytes,
-            host_bytes=int(getattr(stats, "host_bytes", 0)),
+            host_bytes=stats.host_bytes,
             evictions=stats.evictions,
         )
 

@@ -10,12 +10,13 @@ from tasks.bench import figures
 from tasks.bench.comparison import TOLERANCE, Bench, Pair, PolicyRow, compare
 from tasks.bench.decode import Run
 from tasks.bench.matching import Candidate, candidate, known
-from tasks.bench.model import Model, check, load
+from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.progress import Progress
 from tasks.bench.results import ResultLog, open_log
 from tasks.bench.text import Text, cut, read_texts
 from tasks.errors import TaskError
+from tasks.options import check
 
 #: What is compared where nothing is named; those that the registry lacks are left out with a note.
 DEFAULTS = (

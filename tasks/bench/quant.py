@@ -21,13 +21,14 @@ from torch import Tensor
 from confkv.policies import parse_policy
 from confkv.store import Store
 from tasks.bench import figures
-from tasks.bench.model import Model, check, load
+from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.ppl import room
 from tasks.bench.progress import Progress
 from tasks.bench.results import Identity, ResultLog, Row, open_log
 from tasks.bench.text import Segment, cut, read_texts
 from tasks.errors import TaskError
+from tasks.options import check
 from tasks.records import Record
 
 #: First positions that stay in full precision, as in the store's INT8 mode.
