@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Error, Locator, Page
 
-from envs.browser.snapshot import TEXT_ENTRY, Element, clean
+from envs.browser.snapshot import Element
 from envs.browser.tabs import Tabs
+from envs.browser.tree import TEXT_ENTRY, clean
 
 TIMEOUT = 3_000
 NAVIGATION_TIMEOUT = 10_000

@@ -1,25 +1,19 @@
-"""From Playwright's accessibility snapshot to a flat list of lines a small model can read.
+"""From a page's accessibility tree to a flat list of lines a small model can read.
 
-The snapshot is a YAML-like tree, one node a line. It is parsed iteratively (pages may be thousands of levels
-deep) and rendered as ``button "No" [e5]`` for what can be acted on and plain lines for what can only be read;
+The tree is rendered as ``button "No" [e5]`` for what can be acted on and plain lines for what can only be read;
 containers that say nothing are dropped. The id stands behind the name, as models copy what follows the words they think
 of: with the id in front a 1.5B model that had just written the right name took a neighbour's id.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from envs.browser.clickables import CLOSE, MARKED, MID, OPEN, Clickable, unmarked
+from envs.browser.tree import INTERACTIVE, TEXT_ENTRY, Node, clean, descendants, inner_text
 
-INTERACTIVE = {
-    "button", "link", "textbox", "searchbox", "checkbox", "radio", "combobox", "listbox", "option", "slider",
-    "spinbutton", "switch", "tab", "menuitem", "menuitemcheckbox", "menuitemradio", "treeitem",
-}  # fmt: skip
-TEXT_ENTRY = {"textbox", "searchbox", "spinbutton", "combobox"}
 ANNOUNCED = {"heading", "img", "dialog", "alertdialog", "alert", "status", "progressbar", "meter", "tooltip"}
 STATES = ("checked", "disabled", "selected", "expanded", "pressed", "invalid", "required")
 #: Parts of a page that get a line of their own, so that a site's own links are not taken for the page's content.
@@ -29,31 +23,6 @@ MAX_VALUE = 2000
 
 #: The head of a line that has an id: role, name if there is one, id.
 LINE = re.compile(r'^[\w-]+(?: "[^"]*")? \[(?P<id>e\d+)\]')
-_HEAD = re.compile(r'^(?P<role>[A-Za-z][\w-]*)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<attrs>(?: \[[^\]]*\])*)$')
-_ATTR = re.compile(r"\[([\w-]+)(?:=([^\]]*))?\]")
-_PLAIN = re.compile(r'^(?P<head>[A-Za-z][\w-]*(?: "(?:[^"\\]|\\.)*")?(?: \[[^\]]*\])*)(?P<rest>:.*)?$')
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]+")
-
-
-@dataclass
-class Node:
-    """One node of the snapshot; ``parent`` is an index into the node list (-1: the root)."""
-
-    role: str
-    name: str = ""
-    text: str = ""
-    attrs: dict[str, str] = field(default_factory=dict)
-    parent: int = -1
-    children: list[int] = field(default_factory=list)
-
-    @property
-    def ref(self) -> str:
-        return self.attrs.get("ref", "")
-
-    @property
-    def actionable(self) -> bool:
-        """Whether it gets an id: a control, or anything the page shows a hand over."""
-        return bool(self.ref) and (self.role in INTERACTIVE or "cursor" in self.attrs)
 
 
 @dataclass
@@ -77,111 +46,6 @@ class Element:
     def label(self) -> str:
         """The head of its line."""
         return self.role + (f" {_quote(self.name)}" if self.name else "") + f" [{self.id}]"
-
-
-def clean(text: str) -> str:
-    """One line, no control characters or lone surrogates, single spaces."""
-    return " ".join(_CONTROL.sub(" ", text).split())
-
-
-def _scalar(raw: str) -> str:
-    raw = raw.strip()
-    if raw.startswith('"'):
-        try:
-            return str(json.loads(raw))
-        except ValueError:
-            return raw.strip('"')
-    if raw.startswith("'") and raw.endswith("'") and len(raw) > 1:
-        return raw[1:-1].replace("''", "'")
-    return raw
-
-
-def _split(body: str) -> tuple[str, str]:
-    """A line without its dash -> (head, value)."""
-    if body.startswith("'"):
-        end = 1
-        while end < len(body):
-            if body[end] == "'":
-                if body[end + 1 : end + 2] != "'":
-                    break
-                end += 1
-            end += 1
-        head, rest = body[1:end].replace("''", "'"), body[end + 1 :]
-    elif body.startswith('"'):
-        decoder = json.JSONDecoder()
-        try:
-            head, end = decoder.raw_decode(body)
-            rest = body[end:]
-        except ValueError:
-            head, rest = body, ""
-    elif match := _PLAIN.match(body):
-        head, rest = match["head"], match["rest"] or ""
-    else:
-        head, _, rest = body.partition(": ")
-        rest = ":" + rest if rest else ""
-    return str(head), _scalar(rest[1:]) if rest.startswith(":") else ""
-
-
-def parse(snapshot: str) -> list[Node]:
-    """All nodes in document order. ``text`` nodes and bare values become nodes of role "text"."""
-    nodes: list[Node] = []
-    stack: list[tuple[int, int]] = []  # (indent, index)
-    for line in snapshot.splitlines():
-        stripped = line.lstrip(" ")
-        if not stripped.startswith("- "):
-            continue
-        indent = len(line) - len(stripped)
-        while stack and stack[-1][0] >= indent:
-            stack.pop()
-        parent = stack[-1][1] if stack else -1
-        head, value = _split(stripped[2:])
-        if head.startswith("/"):
-            if parent >= 0:
-                nodes[parent].attrs[head] = clean(value)
-            continue
-        match = _HEAD.match(head)
-        if match is None:
-            node = Node("text", text=clean(f"{head}: {value}" if value else head))
-        else:
-            name = clean(json.loads(match["name"])) if match["name"] else ""
-            attrs = {key: val for key, val in _ATTR.findall(match["attrs"])}
-            node = Node(match["role"], name, clean(value), attrs)
-        node.parent = parent
-        nodes.append(node)
-        if parent >= 0:
-            nodes[parent].children.append(len(nodes) - 1)
-        stack.append((indent, len(nodes) - 1))
-    return nodes
-
-
-def _descendants(nodes: list[Node], index: int) -> Iterable[int]:
-    stack = list(reversed(nodes[index].children))
-    while stack:
-        child = stack.pop()
-        yield child
-        stack.extend(reversed(nodes[child].children))
-
-
-def _inner_text(nodes: list[Node], index: int) -> str:
-    parts = [nodes[index].text]
-    for child in _descendants(nodes, index):
-        parts += [nodes[child].name, nodes[child].text]
-    return clean(" ".join(part for part in parts if part))
-
-
-def nameless(nodes: list[Node]) -> list[Node]:
-    """Controls other than fields and choices that neither have a name nor hold any text."""
-    silent = INTERACTIVE - TEXT_ENTRY - {"checkbox", "radio", "switch", "slider", "listbox", "option"}
-    return [
-        node
-        for index, node in enumerate(nodes)
-        if node.actionable
-        and not node.name
-        and (node.role in silent or node.role not in INTERACTIVE)
-        and not node.attrs.get("/url")
-        and not _inner_text(nodes, index)
-        and not any(nodes[child].actionable for child in _descendants(nodes, index))
-    ]
 
 
 def _quote(text: str) -> str:
@@ -270,7 +134,7 @@ class _Renderer:
         self.lines.append(element.label + (f" value {_quote(value)}" if value else ""))
 
     def _take(self, index: int) -> None:
-        self.skip.update(_descendants(self.nodes, index))
+        self.skip.update(descendants(self.nodes, index))
 
     def _state(self, node: Node) -> str:
         parts = []
@@ -285,7 +149,7 @@ class _Renderer:
         return f" ({', '.join(parts)})" if parts else ""
 
     def _control(self, index: int, node: Node) -> None:
-        inner = [child for child in _descendants(self.nodes, index)]
+        inner = [child for child in descendants(self.nodes, index)]
         options = [self.nodes[child] for child in inner if self.nodes[child].role == "option"]
         controls = [child for child in inner if self.nodes[child].actionable]
         if node.role == "tab" and not node.name and controls:
@@ -293,9 +157,9 @@ class _Renderer:
         name, value = node.name, ""
         role_free = node.role not in INTERACTIVE
         if node.role in TEXT_ENTRY or node.role == "slider":
-            value = node.text or (_inner_text(self.nodes, index) if not options else "")
+            value = node.text or (inner_text(self.nodes, index) if not options else "")
         elif not name and not controls:
-            name = _inner_text(self.nodes, index)
+            name = inner_text(self.nodes, index)
         elif not name:
             name = node.text
             if role_free and not name and (first := self._first_text(index)) >= 0:
@@ -369,29 +233,29 @@ class _Renderer:
 
     def _row(self, index: int, node: Node) -> None:
         """A row of plain cells is one line; a row with controls shows its cells in turn."""
-        if any(self.nodes[child].actionable for child in _descendants(self.nodes, index)):
+        if any(self.nodes[child].actionable for child in descendants(self.nodes, index)):
             return
-        if OPEN in _inner_text(self.nodes, index):
+        if OPEN in inner_text(self.nodes, index):
             return
-        cells = [self.nodes[child].name or _inner_text(self.nodes, child) for child in node.children]
+        cells = [self.nodes[child].name or inner_text(self.nodes, child) for child in node.children]
         self._take(index)
         if any(cells):
             self.lines.append(" | ".join(cells))
 
     def _announced(self, index: int, node: Node) -> None:
-        inner = list(_descendants(self.nodes, index))
+        inner = list(descendants(self.nodes, index))
         controls = [child for child in inner if self.nodes[child].actionable]
         if any(self.nodes[child].name == node.name for child in controls):
             return  # a heading that is a link
         text = node.name or node.text
-        whole = _inner_text(self.nodes, index) if node.role != "img" else text
+        whole = inner_text(self.nodes, index) if node.role != "img" else text
         if OPEN in whole and not controls and "dialog" not in node.role:
             self._take(index)
             self._emit(node.name if OPEN in node.name else whole)
             return
         text = unmarked(text)
         if not controls and node.role not in ("dialog", "alertdialog"):
-            text = text or _inner_text(self.nodes, index)
+            text = text or inner_text(self.nodes, index)
             self._take(index)
         role = "image" if node.role == "img" else node.role
         if text or "dialog" in role:

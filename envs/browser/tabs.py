@@ -11,7 +11,8 @@ from playwright.sync_api import BrowserContext, Dialog, Error, FileChooser, Page
 
 from envs.browser.clickables import WATCH, marked_snapshot
 from envs.browser.ids import Ids
-from envs.browser.snapshot import LINE, Element, Node, clean, nameless, parse, render
+from envs.browser.snapshot import LINE, Element, render
+from envs.browser.tree import Node, clean, nameless, parse
 
 SNAPSHOT_TIMEOUT = 5_000
 MAX_TABS = 8

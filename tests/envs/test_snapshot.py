@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from envs.browser.clickables import CLOSE, MID, OPEN, Clickable
 from envs.browser.ids import Ids
-from envs.browser.snapshot import LINE, clean, nameless, parse, render
+from envs.browser.snapshot import LINE, render
+from envs.browser.tree import clean, nameless, parse
 from envs.browser.window import Window
 
 
