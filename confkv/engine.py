@@ -125,6 +125,7 @@ class Engine:
             evicts=self.policy.evicts,
             columns=self.policy.ranker.columns,
             origins=recalls,
+            norms=self.policy.ranker.norms,
         )
         # A recall needs the newest query at least.
         rows = max(self.policy.ranker.rows, int(recalls)) if self.policy.evicts and lanes else 0

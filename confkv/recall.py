@@ -11,7 +11,7 @@ from torch import Tensor
 
 from confkv.archive import Archive
 from confkv.confidence import confidence
-from confkv.rows import open_slots, used, write_rows
+from confkv.rows import open_slots, used, value_norms, write_rows
 from confkv.store import MASS, ORIGIN, POS, Store
 from confkv_kernels import page_scores
 
@@ -107,6 +107,8 @@ def carry_out(store: Store, archive: Archive, plan: Plan) -> None:
     meta = torch.zeros(row.shape[0], store.meta.shape[-1])
     meta[:, POS] = archive.positions(lane, head, row, origin).float()
     meta[:, ORIGIN] = origin.float()
+    if store.norms is not None:
+        meta[:, store.norms] = value_norms(v)
     store.meta[lanes, heads, slots] = meta.to(store.device)
     store.age()
 

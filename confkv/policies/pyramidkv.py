@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from confkv.errors import PolicyError
 from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, Past
-from confkv.policies.params import Entry, PolicyInfo, Value, at_least
+from confkv.policies.params import Entry, PolicyInfo, Value, at_least, flag
 from confkv.policies.snapkv import PARAMS, compose
 
 
@@ -75,9 +75,7 @@ def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:
     n, w = int(p["n"]), at_least(p, "w", 1)
     if n <= w:
         raise PolicyError(f"policy {name}: n={n} must exceed the window w={w}")
-    if p["overshoot"] not in (0, 1):
-        raise PolicyError(f"overshoot={p['overshoot']} must be 0 or 1")
-    return compose(name, spec, p, LinearPyramid(n, w, bool(p["overshoot"])))
+    return compose(name, spec, p, LinearPyramid(n, w, flag(p, "overshoot")))
 
 
 ENTRY = Entry(

@@ -11,8 +11,8 @@ from confkv.errors import PolicyError
 from confkv.policies import controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
 from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
-from confkv.policies.h2o import MeanMass
-from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, fraction, scope, storage
+from confkv.policies.mean import MeanMass
+from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, flag, fraction, scope, storage
 from confkv.policies.ranker import Composite, Recency
 from confkv.policies.recall import Recall
 
@@ -56,8 +56,8 @@ def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
 
 
 def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    protect, sinks = int(p["protect"]), int(p["sinks"])
-    return Policy(name, spec, _by_confidence(p), MeanMass(), scope(p), storage(p), protect, sinks)
+    protect, sinks, ranker = int(p["protect"]), int(p["sinks"]), MeanMass(flag(p, "values"))
+    return Policy(name, spec, _by_confidence(p), ranker, scope(p), storage(p), protect, sinks)
 
 
 def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
@@ -105,6 +105,7 @@ _MEAN: dict[str, Value] = {
     "protect": 64,
     "sinks": 4,
     "scope": "head",
+    "values": 0,
     "adaptive": 0.0,
     "shuffle": 0,
     **STORAGE,

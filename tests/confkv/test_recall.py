@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 from confkv.confidence import confidence
 from confkv.engine import Engine
 from confkv.policies import parse_policy
+from confkv.policies.mean import MeanMass
+from confkv.rows import read_rows
 from confkv.session import Session
 
 SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.6,page=4"
@@ -217,3 +220,16 @@ def test_one_policy_object_serves_two_sessions(policy: str, tiny: Any, ids: Any)
             out += session.score([token])
     assert mixed == alone
     assert parsed == parse_policy(policy)
+
+
+def test_what_comes_back_has_the_norm_of_its_value(tiny: Any, ids: Any) -> None:
+    """No registered policy has both recall and norms."""
+    policy = replace(parse_policy(f"confkv-look:{SMALL},scope=head,archive=fp"), ranker=MeanMass(values=True))
+    session = Engine(tiny("llama", **WHOLE), None, policy, chunk=8).session()
+    session.extend(ids(70, 2), "text")
+    session.score(ids(20, 3))
+    store = session.cache.store
+    assert store is not None and store.norms == 4 and session.stats.recalled > 0
+    n = store.lengths[0]
+    _, v = read_rows(store, torch.arange(n).expand(store.lanes, store.heads, n).contiguous())
+    torch.testing.assert_close(store.meta[:, :, :n, store.norms], v.abs().sum(-1))
