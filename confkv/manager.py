@@ -11,8 +11,9 @@ from confkv.observe import QueryWindow, View
 from confkv.policies.base import Policy
 from confkv.policies.budget import Past
 from confkv.policies.ranker import MASS_ROWS
+from confkv.rarity import Lexicon, Rarity
 from confkv.rows import used
-from confkv.store import HOLD, MASS, POS, Store
+from confkv.store import HOLD, MASS, ORIGIN, POS, Store
 from confkv_kernels import attention_mass
 
 
@@ -21,18 +22,25 @@ class Manager:
 
     Attributes:
         archive: evicted positions, where the policy recalls; else None.
+        rarity: how rare each token of the session is, where the policy guards the rarest; else None.
         past: confidences of the decode steps so far.
         window: the newest queries, where the policy's ranker attends with them.
         allocation: positions of each lane, where the policy's budget follows the attention seen; empty before that.
     """
 
-    def __init__(self, policy: Policy, store: Store) -> None:
+    def __init__(self, policy: Policy, store: Store, lexicon: Lexicon | None = None) -> None:
         self.policy, self.store = policy, store
         self._budgets: dict[int, list[int]] = {}
         self.past = Past()
         self.window = QueryWindow(policy.ranker.queries) if policy.ranker.queries else None
         self.allocation: list[int] = []
         self.archive = Archive(store, policy.recall) if policy.recall is not None and store.lanes else None
+        self.rarity = Rarity(lexicon) if policy.guard and lexicon is not None and store.lanes else None
+
+    def read(self, tokens: list[int], end: int) -> None:
+        """Note the tokens of the session that were fed, those before ``end``; before anything is chosen among them."""
+        if self.rarity is not None:
+            self.rarity.read(tokens, end)
 
     @property
     def needs_mass(self) -> bool:
@@ -148,8 +156,9 @@ class Manager:
         targets = self._targets(nominal)
         if targets is None:
             return nominal, 0
+        assert nominal is not None
         self.archive_before(end)
-        score = self._scores(self.store.lengths, end)
+        score = self._scores(self.evictable(end, nominal), end)
         if self.policy.block > 1:
             position = self.store.meta[:, :1, : score.shape[-1], POS]
             score, targets = by_block(score, position, self.store.lengths, targets, self.policy.block)
@@ -188,15 +197,22 @@ class Manager:
         free = (meta[..., HOLD] == 0) & (meta[..., POS] < end - self.policy.protect)
         return free if min(lengths) == n else free & used(lengths, n, free.device)
 
-    def _scores(self, lengths: list[int], end: int) -> Tensor:
-        n = max(lengths)
-        meta = self.store.meta[:, :, :n]
+    def evictable(self, end: int, nominal: int) -> Tensor:
+        """:meth:`competes` less the rarest tokens, of which every lane guards a share of its budget."""
+        free = self.competes(end)
+        if self.rarity is None:
+            return free
+        counts = [self.policy.guarded(budget) for budget in self.layer_budgets(nominal)]
+        origin = self.store.meta[:, : free.shape[1], : free.shape[2], ORIGIN]
+        return free & ~self.rarity.rarest(origin, free, counts)
+
+    def _scores(self, free: Tensor, end: int) -> Tensor:
+        meta = self.store.meta[:, :, : free.shape[-1]]
         signal = self.policy.ranker.signal(View(self.store, self.window, end))
         mass, position = meta[..., MASS] if signal is None else signal, meta[..., POS]
         if self.policy.scope == "layer":
             mass = mass.mean(1, keepdim=True) if self.needs_mass or signal is not None else mass[:, :1]
             position = position[:, :1]
-        free = self.competes(end)
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))
 
@@ -209,8 +225,8 @@ class Manager:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the queries held."""
-        return self.window.nbytes if self.window is not None else 0
+        """Bytes of the queries held, and of how rare tokens are."""
+        return sum(x.nbytes for x in (self.window, self.rarity) if x is not None)
 
     def state(self) -> dict[str, Tensor]:
         """What the session's past decides later, as tensors; :meth:`load_state` restores it exactly."""

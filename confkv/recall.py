@@ -144,7 +144,7 @@ def recall(session: Session, coming: int = 0) -> int:
         )
         if manager.policy.scope == "layer":
             score = score.mean(1, keepdim=True)
-        plan = choose(store, archive, score, manager.competes(end), targets)
+        plan = choose(store, archive, score, manager.evictable(end, nominal), targets)
         brought = -(-int(plan.bring.sum()) // plan.bring.shape[1])
         if brought:
             carry_out(store, archive, plan)

@@ -166,7 +166,8 @@ class Session:
         if phase == "decode" and self.engine.policy.recall is not None:
             c = None if uncertain else float("inf")
         if self._manager is None:
-            self._manager = Manager(self.engine.policy, cache.store)
+            self._manager = Manager(self.engine.policy, cache.store, self.engine.lexicon)
+        self._manager.read(self.tokens, self.seen)
         if cache.queries and self._manager.wants(left, c):
             self._manager.record(cache.queries, cache.scales, cache.softcaps, cache.sink_logits)
         self._budget, dropped = self._manager.evict(c, cache.seen)

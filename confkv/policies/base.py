@@ -42,6 +42,8 @@ class Policy:
         block: positions of one aligned block of so many are evicted together (1: each on its own).
         cache_positions: attention sees a key at its index in the cache, not at its position in the text.
         recall: when and how evicted positions come back; None: never.
+        guard: share of each layer's budget that is spent on the rarest tokens (:class:`confkv.rarity.Rarity`), whatever
+            the ranker says.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Policy:
     block: int = 1
     cache_positions: bool = False
     recall: Recall | None = None
+    guard: float = 0.0
 
     def __post_init__(self) -> None:
         if self.protect < 1:
@@ -81,9 +84,19 @@ class Policy:
                 f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "
                 f"({self.protect} + {self.sinks}); raise the budget or lower protect or sinks"
             )
+        if smallest is not None and self.guard and smallest - self.guarded(smallest) < self.protect + self.sinks + cut:
+            raise PolicyError(
+                f"policy {self.name}: guard={self.guard:g} leaves {smallest - self.guarded(smallest)} of the smallest "
+                f"budget ({smallest}), less than protect + sinks + block ({self.protect} + {self.sinks} + {cut}); "
+                "raise the budget or lower one of them"
+            )
         if self.recall is not None and self.recall.page > self.protect:
             # Pages are archived whole, before the first of their positions can be evicted.
             raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
+
+    def guarded(self, budget: int) -> int:
+        """Positions that are guarded, at most, of a layer's budget."""
+        return int(self.guard * budget)
 
     @property
     def looks(self) -> bool:

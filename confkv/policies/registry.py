@@ -44,7 +44,8 @@ def _by_confidence(p: Mapping[str, Value]) -> ByConfidence:
 def _compose(name: str, spec: str, p: dict[str, Value], budget: Budget) -> Policy:
     ranker = Composite(fraction(p, "alpha"), fraction(p, "decay"))
     protect, sinks, block = int(p["protect"]), int(p["sinks"]), int(p["block"])
-    return Policy(name, spec, budget, ranker, scope(p), storage(p), protect, sinks, block)
+    guard = fraction(p, "guard")
+    return Policy(name, spec, budget, ranker, scope(p), storage(p), protect, sinks, block, guard=guard)
 
 
 def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
@@ -57,7 +58,8 @@ def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
 
 def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
     protect, sinks, ranker = int(p["protect"]), int(p["sinks"]), MeanMass(flag(p, "values"))
-    return Policy(name, spec, _by_confidence(p), ranker, scope(p), storage(p), protect, sinks)
+    guard = fraction(p, "guard")
+    return Policy(name, spec, _by_confidence(p), ranker, scope(p), storage(p), protect, sinks, guard=guard)
 
 
 def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
@@ -94,6 +96,7 @@ _CONF: dict[str, Value] = {
     "adaptive": 0.0,
     "shuffle": 0,
     "block": 1,
+    "guard": 0.0,
     **STORAGE,
 }
 
@@ -108,6 +111,7 @@ _MEAN: dict[str, Value] = {
     "values": 0,
     "adaptive": 0.0,
     "shuffle": 0,
+    "guard": 0.0,
     **STORAGE,
 }
 
