@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from confkv.errors import PolicyError
 from confkv.policies.base import Policy
-from confkv.policies.budget import Budget, Past
+from confkv.policies.budget import Budget, ByConfidence, Past
 from confkv.policies.params import Entry, PolicyInfo, Value, at_least, flag
 from confkv.policies.snapkv import PARAMS, compose
 
@@ -69,6 +69,40 @@ class LinearPyramid(Budget):
         falling = [round(high - layer * (high - low) / (layers - 1)) for layer in range(layers // 2)]
         # Mirrored, so that rounding cannot move the mean.
         return falling + [nominal] * (layers % 2) + [2 * nominal - x for x in reversed(falling)]
+
+
+@dataclass(frozen=True)
+class ConfidentPyramid(Budget):
+    """CONF-KV's budget by confidence, shared among the layers by PyramidKV's line instead of ``N * ratio^(l / L)``.
+
+    The mean over layers is the nominal budget at either confidence, so that a comparison with ``confkv`` is one at
+    equal bytes; the paper's curve keeps less than ``confkv`` does.
+
+    Attributes:
+        base: the nominal budget.
+        w: what no layer goes without, as PyramidKV's window of observation: here what never competes.
+    """
+
+    base: ByConfidence
+    w: int
+
+    @property
+    def smallest(self) -> int | None:
+        return LinearPyramid(min(self.base.n_high, self.base.n_low), self.w).smallest
+
+    @property
+    def threshold(self) -> float | None:
+        return self.base.threshold
+
+    @property
+    def uneven(self) -> bool:
+        return True
+
+    def at(self, confidence: float | None, past: Past | None = None) -> int | None:
+        return self.base.at(confidence, past)
+
+    def per_layer(self, nominal: int, layers: int) -> list[int]:
+        return LinearPyramid(nominal, self.w).per_layer(nominal, layers)
 
 
 def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.mean import MeanMass
 from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, flag, fraction, scope, storage
+from confkv.policies.pyramidkv import ConfidentPyramid
 from confkv.policies.ranker import Composite, Recency
 from confkv.policies.recall import Recall
 
@@ -53,7 +55,13 @@ def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
 
 
 def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return _compose(name, spec, p, Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio")))
+    base, budget = _by_confidence(p), Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio"))
+    if _one_of(p, "curve", "paper", "pyramidkv") == "paper":
+        return _compose(name, spec, p, budget)
+    # The least that a layer can do with: all that does not compete, and a guard's share of the whole.
+    block = int(p["block"]) if int(p["block"]) > 1 else 0
+    least = math.ceil((int(p["protect"]) + int(p["sinks"]) + block) / (1.0 - min(fraction(p, "guard"), 0.99)))
+    return _compose(name, spec, p, ConfidentPyramid(base, least))
 
 
 def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
@@ -145,8 +153,8 @@ _REGISTRY: dict[str, Entry] = {
     "confkv-l": Entry(
         PolicyInfo(
             "confkv-l",
-            "confkv with a pyramid over depth: deeper layers keep less",
-            {**_CONF, "floor": 96, "ratio": 0.5},
+            "confkv with a pyramid over depth: deeper layers keep less (curve=pyramidkv: N on average)",
+            {**_CONF, "floor": 96, "ratio": 0.5, "curve": "paper"},
             _CONF_KV,
         ),
         _confkv_l,
