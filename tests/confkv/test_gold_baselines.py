@@ -31,6 +31,11 @@ BASELINES = {
 VARIANTS = {
     "adaptive": CONFKV + ",adaptive=0.5",
     "shuffle": CONFKV + ",shuffle=3",
+    "values": "confkv-mean:n_high=16,n_low=16,protect=4,sinks=2,values=1",
+    "guard": CONFKV + ",guard=0.4",
+    "guard-values": "confkv-mean:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.3",
+    "guard-look": CONFKV.replace("confkv:", "confkv-look:") + ",guard=0.3,scope=head,page=4,archive=fp",
+    "line": CONFKV.replace("confkv:", "confkv-l:") + ",curve=pyramidkv,scope=head",
     "block": CONFKV.replace("n_low=20", "n_low=24").replace("n_high=12", "n_high=14") + ",block=8",
 }
 PAIRS = [
@@ -38,6 +43,7 @@ PAIRS = [
     *[("gpt-oss", policy) for policy in ("snapkv", "h2o", "scissorhands", "streaming-rel")],
     *[("gemma3", policy) for policy in ("snapkv", "streaming-rel")],
     ("gpt2", "snapkv"),
+    *[("gpt-oss", policy) for policy in ("values", "guard", "guard-look", "line")],
 ]
 
 

@@ -43,6 +43,11 @@ MORE = [
     "h2o:16,scope=layer,sinks=2",
     "snapkv:16,w=5,pool=3,pooling=avg,scope=layer,sinks=1",
     "tova:16,scope=head,protect=3",
+    "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1",
+    "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.4,scope=layer",
+    SMALL["confkv"] + ",guard=0.5",
+    SMALL["confkv-l"].replace(",floor=8", ",curve=pyramidkv") + ",guard=0.2,scope=head",
+    "confkv:n_high=20,n_low=24,protect=4,sinks=2,tau=0.5,block=8,guard=0.25",
 ]
 INT8 = [
     "h2o:60,int8=1,w=12",
@@ -52,6 +57,7 @@ INT8 = [
     "zigzag:50,w=8,pool=3,int8=1,fp=12,scope=layer",
     "knorm:60,protect=8,int8=1,w=12",
     "confkv:n_high=60,n_low=90,protect=8,sinks=2,tau=0.5,int8=1,w=12,block=8",
+    "confkv-mean:n_high=60,n_low=90,protect=8,tau=0.5,int8=1,w=12,values=1,guard=0.3",
 ]
 
 
@@ -83,7 +89,7 @@ def _tokens(session: Session, length: int, seed: int, ids: Any) -> list[tuple[in
     return [(t.id, t.confidence, t.kept) for t in session.generate(20, stop_ids=[])]
 
 
-@pytest.mark.parametrize("policy", [*SMALL.values(), *MORE[:3]])
+@pytest.mark.parametrize("policy", [*SMALL.values(), *MORE[:3], *MORE[-5:]])
 def test_one_policy_object_serves_two_sessions_without_a_trace(policy: str, tiny: Any, ids: Any) -> None:
     parsed = parse_policy(policy)
     before = copy.deepcopy(parsed)

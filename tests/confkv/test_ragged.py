@@ -21,8 +21,11 @@ from confkv.session import Session
 from confkv.store import PINNED, PROTECTED, Store
 from tests.confkv.conftest import Recorder
 from tests.confkv.test_policy_properties import INT8 as RANKERS_INT8
-from tests.confkv.test_policy_properties import SMALL
+from tests.confkv.test_policy_properties import MORE, SMALL
 from tests.confkv.test_store import DIM, HEADS, INT8, LANES, POLICIES, STEP, Driver
+
+#: Metadata of their own: norms of values, origins.
+GUARDED = MORE[-5:-1]
 
 
 class Apart(Store):
@@ -46,7 +49,9 @@ def _both(policy: str, seed: int) -> tuple[Driver, Driver]:
     return Driver(policy, seed, layout=RaggedStore), Driver(policy, seed, layout=Apart)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["knorm"], SMALL["h2o"]])
+@pytest.mark.parametrize(
+    "policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["knorm"], SMALL["h2o"], *GUARDED]
+)
 @given(steps=st.lists(STEP, min_size=1, max_size=8), seed=st.integers(0, 1000))
 @settings(max_examples=6, deadline=None)
 def test_both_layouts_hold_the_same_in_the_same_slots(
@@ -155,6 +160,7 @@ UNEVEN = {
     "confkv-l-int8": "confkv-l:n_high=50,n_low=60,protect=4,sinks=2,tau=0.5,floor=40,int8=1,w=8,scope=head",
     "pyramidkv": "pyramidkv:20,w=5,pool=3",
     "zigzag": "zigzag:16,w=5,pool=3",
+    "confkv-l-line": "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,curve=pyramidkv,guard=0.2",
 }
 
 

@@ -7,6 +7,7 @@ formula of the paper; slots, registers, rings and blocks of rows do not occur in
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +23,12 @@ from confkv.policies.pyramidkv import pyramidkv_curve
 from confkv.policies.ranker import by_rank
 from confkv.policies.scissorhands import _count, _shift_in
 from confkv.policies.zigzag import ByUncertainty
+from confkv.rarity import Lexicon
 from confkv.store import MASS, PINNED, PROTECTED, SINK, Store
 
 LANES, HEADS, GROUPS, DIM = 3, 2, 2, 8
 SCALE = 0.6
+VOCABULARY = 300
 
 
 class Pair:
@@ -44,10 +47,15 @@ class Pair:
             window=storage.window,
             sinks=self.policy.sinks,
             columns=ranker.columns,
+            origins=self.policy.guard > 0,
+            norms=ranker.norms,
         )
-        self.manager = Manager(self.policy, self.store)
+        self.manager = Manager(self.policy, self.store, Lexicon(None, VOCABULARY))
         self.g = torch.Generator().manual_seed(seed)
         self.k = np.zeros((LANES, HEADS, 0, DIM))
+        self.v = np.zeros((LANES, HEADS, 0, DIM))
+        self.tokens: list[int] = []
+        self.more = torch.Generator().manual_seed(seed + 1)
         self.q = np.zeros((LANES, HEADS * GROUPS, 0, DIM))
         self.hold: list[int] = []
         self.kept: list[list[list[int]]] = [[[] for _ in range(HEADS)] for _ in range(LANES)]
@@ -69,12 +77,19 @@ class Pair:
         q = torch.randn(LANES, HEADS * GROUPS, steps, DIM, generator=self.g) * 1.5
         self.k = np.concatenate([self.k, k.double().numpy()], 2)
         self.q = np.concatenate([self.q, q.double().numpy()], 2)
+        # Norms of values differ as they do in models, by more than those of one normal distribution.
+        v = torch.randn(LANES, HEADS, steps, DIM, generator=self.more)
+        v *= 4.0 * torch.rand(LANES, HEADS, steps, 1, generator=self.more) ** 2
+        self.v = np.concatenate([self.v, v.double().numpy()], 2)
+        # Few tokens, so that they differ in how often they occurred.
+        self.tokens += (VOCABULARY * torch.rand(steps, generator=self.more) ** 3).long().tolist()
         flags = [hold + (SINK if first + i < self.policy.sinks else 0) for i in range(steps)]
         self.hold += flags
         self.store.reserve(steps)
         for lane in range(LANES):
-            self.store.append(lane, k[lane], k[lane])
+            self.store.append(lane, k[lane], v[lane])
         self.store.commit(first, flags, steps)
+        self.manager.read(self.tokens, len(self.tokens))
         rows = min(self.policy.ranker.rows, steps)
         if rows:
             queries = list(q[:, None, :, steps - rows :])
@@ -82,7 +97,7 @@ class Pair:
         for lane in range(LANES):
             for head in range(HEADS):
                 self.kept[lane][head] += range(first, first + steps)
-            for head in range(HEADS * GROUPS if self.formula in (h2o, mean_mass, tova, scissorhands) else 0):
+            for head in range(HEADS * GROUPS if self.formula in BY_ROWS else 0):
                 self.a[lane][head] += [self.attention(lane, head, t) for t in range(first, first + steps)]
         self.evict(decode)
 
@@ -99,6 +114,8 @@ class Pair:
                 scores = [{j: sum(s.get(j, 0.0) for s in scores) / HEADS for j in self.kept[lane][0]}] * HEADS
             for head in range(HEADS):
                 free = [j for j in self.kept[lane][head] if not self.hold[j] and j < end - self.policy.protect]
+                free = sorted(free, key=lambda j: (self.rarity(j), j))
+                free = free[: max(0, len(free) - self.policy.guarded(budget))]
                 must = [j for j in self.kept[lane][head] if j not in set(free)]
                 room = held + budget - len(must)
                 best = sorted(free, key=lambda j: (scores[head].get(j, 0.0), j), reverse=True)[:room]
@@ -109,6 +126,13 @@ class Pair:
                 continue
             self.compared += 1
             assert self.store.positions(lane).tolist() == self.kept[lane], f"lane {lane} after {end}"
+
+    def rarity(self, j: int) -> float:
+        """Information of a token, shared among its occurrences; all zero without a guard."""
+        if not self.policy.guard:
+            return 0.0
+        norm = sum(1 / (i + 2.7) for i in range(VOCABULARY))
+        return -math.log(1 / ((self.tokens[j] + 2.7) * norm)) / self.tokens.count(self.tokens[j])
 
     def play(self) -> None:
         """Two turns of prefill in uneven chunks, with decoding after each."""
@@ -135,6 +159,11 @@ def h2o(pair: Pair, lane: int, head: int) -> dict[int, float]:
 
 def mean_mass(pair: Pair, lane: int, head: int) -> dict[int, float]:
     return {j: total / (len(pair.hold) - j) for j, total in h2o(pair, lane, head).items()}
+
+
+def valued(pair: Pair, lane: int, head: int) -> dict[int, float]:
+    norm = np.abs(pair.v[lane, head]).sum(-1)
+    return {j: mean * float(norm[j]) for j, mean in mean_mass(pair, lane, head).items()}
 
 
 def tova(pair: Pair, lane: int, head: int) -> dict[int, float]:
@@ -181,11 +210,16 @@ def _group(head: int) -> range:
     return range(head * GROUPS, (head + 1) * GROUPS)
 
 
+BY_ROWS = (h2o, mean_mass, valued, tova, scissorhands)
 CASES: dict[str, Callable[[Pair, int, int], dict[int, float]]] = {
     "h2o:n=24": h2o,
     "h2o:n=24,heavy=0.8,sinks=2,scope=layer": h2o,
     "confkv-mean:n_high=24,n_low=24,protect=6": mean_mass,
     "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer": mean_mass,
+    "confkv-mean:n_high=24,n_low=24,protect=6,values=1": valued,
+    "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer,values=1": valued,
+    "confkv-mean:n_high=20,n_low=24,protect=6,guard=0.3": mean_mass,
+    "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer,values=1,guard=0.2": valued,
     "tova:n=24": tova,
     "tova:n=24,scope=head,protect=3": tova,
     "scissorhands:n=24": scissorhands,
@@ -211,11 +245,17 @@ def test_kept_sets_follow_the_formula(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["h2o:n=40,int8=1,w=6", "snapkv:n=40,w=6,pool=5,int8=1,fp=8", "tova:n=40,int8=1,w=6"]
+    "policy",
+    [
+        "h2o:n=40,int8=1,w=6",
+        "snapkv:n=40,w=6,pool=5,int8=1,fp=8",
+        "tova:n=40,int8=1,w=6",
+        "confkv-mean:n_high=40,n_low=40,protect=6,sinks=0,int8=1,w=6,values=1",
+    ],
 )
 def test_int8_history_hardly_moves_the_scores(policy: str) -> None:
     """Attention over coded keys is close to that over exact ones."""
-    formula = {"h2o": h2o, "sna": snapkv, "tov": tova}[policy[:3]]
+    formula = {"h2o": h2o, "sna": snapkv, "tov": tova, "con": valued}[policy[:3]]
     pair = Pair(policy, formula)
     pair.feed(60)
     pair.feed(60)
@@ -226,8 +266,10 @@ def test_int8_history_hardly_moves_the_scores(policy: str) -> None:
         at = pair.store.slot_positions(lane)
         for head in range(HEADS):
             true = formula(pair, lane, head)
-            scale = {"h2o": GROUPS}.get(policy[:3], 1)
+            scale = {"h2o": GROUPS, "con": GROUPS}.get(policy[:3], 1)
             got = {int(j): float(x) * scale for j, x in zip(at[head], mass[lane, head], strict=False)}
+            if formula is valued:
+                got = {j: x / (120 - j) for j, x in got.items()}
             error = max(abs(got[j] - x) for j, x in true.items() if j < 120 - pair.policy.protect)
             assert error < 0.03 * max(true.values())
 
@@ -328,6 +370,24 @@ def test_corrected_pyramid_keeps_the_mean(n: int, layers: int) -> None:
     if layers > 1:
         assert curve[0] == published[0] and abs(curve[-1] - (8 + (n - 8) // 20)) <= 0
     assert parse_policy(f"pyramidkv:n={n},w=8,overshoot=1").budget.per_layer(n, layers) == published
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 28, 30])
+@pytest.mark.parametrize("extra", ["", ",guard=0.2", ",block=16,guard=0.1"])
+def test_pyramidkv_line_for_confkv_keeps_the_mean_at_either_confidence(extra: str, layers: int) -> None:
+    policy = parse_policy(f"confkv-l:n_high=130,n_low=257,tau=0.6,curve=pyramidkv{extra}")
+    budget = policy.budget
+    assert (budget.at(0.7), budget.at(0.5), budget.at(None)) == (130, 257, 257) and budget.threshold == 0.6
+    assert budget.uneven and budget.smallest is not None
+    # What never competes, and the guard's share: 36 of 45 when a fifth of 45 is guarded.
+    least = {"": 36, ",guard=0.2": 45, ",block=16,guard=0.1": 58}[extra]
+    for nominal in (130, 257):
+        curve = budget.per_layer(nominal, layers)
+        assert sum(curve) == nominal * layers and min(curve) >= budget.smallest
+        if layers > 1:
+            low = least + (nominal - least) // 20
+            line = [2 * nominal - low - i * 2 * (nominal - low) / (layers - 1) for i in range(layers)]
+            assert all(abs(a - b) <= 0.5 for a, b in zip(curve, line, strict=True))
 
 
 def test_zigzag_shares_follow_the_spread_of_attention() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from confkv.manager import Manager
 from confkv.policies import parse_policy
 from confkv.ragged import RaggedStore
+from confkv.rarity import Lexicon
 from confkv.store import FRESH, PINNED, PROTECTED, SINK, Store
 
 LANES, HEADS, DIM, GROUPS = 2, 2, 16, 2
@@ -38,8 +39,11 @@ class Driver:
             sinks=self.policy.sinks if sinks is None else sinks,
             evicts=self.policy.evicts,
             columns=self.policy.ranker.columns,
+            origins=self.policy.guard > 0,
+            norms=self.policy.ranker.norms,
         )
-        self.manager = Manager(self.policy, self.store)
+        self.manager = Manager(self.policy, self.store, Lexicon(None, 100))
+        self.tokens: list[int] = []
         self.g = torch.Generator().manual_seed(seed)
         self.scale = torch.rand(LANES, HEADS, 1, DIM, generator=self.g) * 5 + 0.1
         self.k = torch.zeros(LANES, HEADS, 0, DIM)
@@ -63,6 +67,8 @@ class Driver:
         for lane in range(LANES):
             self.store.append(lane, new[0][lane], new[1][lane])
         self.store.commit(first, flags if any(flags) else [], steps)
+        self.tokens += [(first + i) ** 2 * 7 % 97 for i in range(steps)]
+        self.manager.read(self.tokens, self.seen)
         if self.manager.needs_mass:
             q = torch.randn(LANES, 1, HEADS * GROUPS, min(steps, self.policy.ranker.rows), DIM, generator=self.g)
             self.manager.record(list(q), [0.25] * LANES, [None] * LANES, [None] * LANES)
@@ -117,6 +123,9 @@ class Driver:
                     assert float(error.max()) < 0.15
                     assert float((got - expected).norm() / expected.norm()) <= tolerance
             self._check_exact_part(lane)
+            if store.norms is not None:
+                norms = self.v[lane].abs().sum(-1).gather(1, where)
+                torch.testing.assert_close(store.meta[lane, :, : where.shape[1], store.norms], norms)
         self._check_bytes()
 
     def _check_exact_part(self, lane: int) -> None:
