@@ -35,7 +35,10 @@ class Manager:
         self.window = QueryWindow(policy.ranker.queries) if policy.ranker.queries else None
         self.allocation: list[int] = []
         self.archive = Archive(store, policy.recall) if policy.recall is not None and store.lanes else None
-        self.rarity = Rarity(lexicon) if policy.guard and lexicon is not None and store.lanes else None
+        self.rarity: Rarity | None = None
+        if policy.guard and store.lanes:
+            assert lexicon is not None, "a guard has to know the vocabulary"
+            self.rarity = Rarity(lexicon)
 
     def read(self, tokens: list[int], end: int) -> None:
         """Note the tokens of the session that were fed, those before ``end``; before anything is chosen among them."""
