@@ -64,8 +64,9 @@ class Rarity:
 
     Nats of a word's pieces are added, so one that the vocabulary has no piece for, digit by digit or in fragments, says
     much. Dividing by occurrences drops what every page repeats, long as it may be, and spends one share on a name
-    however often it is written. All tokens of a word are equally rare. It follows from the tokens alone, and what a
-    session holds beside them is a copy: a restored one reads them again.
+    however often it is written. All tokens of a word are equally rare. So is the token after a word of several, where
+    its own word is less so: else a number would be held and what tells its end be gone, and more digits be made up.
+    All of it follows from the tokens alone: a restored session reads them again.
     """
 
     def __init__(self, lexicon: Lexicon) -> None:
@@ -100,13 +101,14 @@ class Rarity:
 
     def _push(self, token: int, origin: int) -> None:
         piece, last = self.lexicon.piece(token), self._last
-        start = origin
+        start, closed = origin, None
         if piece.joins and last and self.lexicon.piece(last[-1]).open and len(last) < _LONGEST:
             # What was a word is the beginning of a longer one.
             start -= len(last)
             self._add(self._words[last], -1)
             self._last = (*last, token)
         else:
+            closed = self._words[last] if len(last) > 1 else None
             self._last = (token,)
         word = self._words.setdefault(self._last, len(self._nats))
         if word == len(self._nats):
@@ -116,6 +118,8 @@ class Rarity:
                 self._rare, self._rank = _grown(self._rare, word + 1), _grown(self._rank, word + 1)
         self._add(word, 1)
         self._word_of[start : origin + 1] = word
+        if closed is not None and self._rare[closed] > self._rare[word]:
+            self._word_of[origin] = closed  # unless it turns out to begin a word of several itself
 
     def _add(self, word: int, count: int) -> None:
         self._count[word] += count

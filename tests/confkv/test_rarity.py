@@ -49,14 +49,24 @@ def levels(tokenizer: Any, ids: list[int], vocabulary: int) -> list[float]:
             words.append([token])
         word_of.append(len(words) - 1)
         whole = not last
-    out = []
-    for i in word_of:
-        said = 0.0
-        for token in words[i]:
+
+    def said(word: list[int]) -> float:
+        out = 0.0
+        for token in word:
             text = tokenizer.decode([token])
             if token not in tokenizer.all_special_ids and any(x.isalnum() or x == "\ufffd" for x in text):
-                said += nats(token, vocabulary)
-        out.append(said / words.count(words[i]))
+                out += nats(token, vocabulary)
+        return out
+
+    out = []
+    for i in word_of:
+        own, before = words[i], words[i - 1] if i else []
+        counted = own
+        if len(own) == 1 and len(before) > 1:  # it tells where the word before it ends
+            then = words[: i + 1]
+            if said(before) / then.count(before) > said(own) / then.count(own):
+                counted = before
+        out.append(said(counted) / words.count(counted))
     return out
 
 
@@ -93,10 +103,12 @@ def test_numbers_and_names_are_rarer_than_what_every_page_says() -> None:
     rarity.read(ids, len(ids))
     pieces = [tokenizer.decode([i]).strip() for i in ids]
     by_piece = dict(zip(pieces, rarity.levels().tolist(), strict=True))
-    assert by_piece["."] == by_piece[","] == 0.0
+    assert all(rarity.lexicon.piece(ids[pieces.index(mark)]).nats == 0.0 for mark in ".,€")
     assert by_piece["7"] == by_piece["4"] == by_piece["2"] > 4 * by_piece["the"]
     start = pieces.index("Q")
     assert len(set(rarity.levels()[start : start + 4].tolist())) == 1, "a name is rare as a whole"
+    one = pieces.index("1", pieces.index("7"))
+    assert rarity.levels()[one + 1] == by_piece["7"], "and so is what tells where a number ends"
     assert by_piece["Q"] > by_piece["7"] > by_piece["price"] > by_piece["cat"] > by_piece["the"]
 
 
