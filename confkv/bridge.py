@@ -69,9 +69,15 @@ class _Layer(CacheLayerMixin):
 
     is_sliding = False
 
-    def __init__(self, cache: SessionCache) -> None:
+    def __init__(self, cache: SessionCache | Together) -> None:
         super().__init__()
         self.cache = cache
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None, sinks: Tensor | None
+    ) -> Tensor:
+        """Append k, v ``[B, H, S, D]`` and attend with q ``[B, Hq, S, D]``; returns ``[B, Hq, S, D]``."""
+        raise NotImplementedError
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         self.is_initialized = True
@@ -234,3 +240,29 @@ class SessionCache(Cache):
             row = torch.arange(n - steps, n, device=device).unsqueeze(1)
             self._masks[key] = torch.arange(n, device=device) <= row
         return self._masks[key]
+
+
+class _Rows(_Layer):
+    """One layer of several sessions: each row of the batch attends in its own session's layer."""
+
+    def __init__(self, cache: Together, rows: list[_Layer]) -> None:
+        super().__init__(cache)
+        self.rows = rows
+        self.is_sliding = rows[0].is_sliding
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None, sinks: Tensor | None
+    ) -> Tensor:
+        each = [
+            row.attend(q[i : i + 1], k[i : i + 1], v[i : i + 1], scale, softcap, sinks)
+            for i, row in enumerate(self.rows)
+        ]
+        return torch.cat(each)
+
+
+class Together(Cache):
+    """The caches of several sessions, one a row of the batch, as a model sees them in a forward pass for all."""
+
+    def __init__(self, caches: Sequence[SessionCache]) -> None:
+        self.seen = max(cache.seen for cache in caches)
+        super().__init__(layers=[_Rows(self, list(rows)) for rows in zip(*(c.layers for c in caches), strict=True)])

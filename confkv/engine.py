@@ -138,13 +138,14 @@ class Engine:
         return [f for f, w in pairs if w is None], [f for f, w in pairs if w is not None]
 
     @torch.no_grad()
-    def forward(self, ids: Tensor, positions: Tensor, cache: bridge.SessionCache) -> Tensor:
-        """Raw logits ``[V]`` after the last of ``ids`` ``[1, S]`` at ``positions`` ``[1, S]``."""
+    def forward(self, ids: Tensor, positions: Tensor, cache: bridge.SessionCache | bridge.Together) -> Tensor:
+        """Raw logits after the last of ``ids`` ``[B, S]`` at ``positions`` ``[B, S]``: ``[V]``, or ``[B, V]`` from the
+        caches of several sessions."""
         arguments: dict[str, Any] = {self._cache_argument: cache, "position_ids": positions, "use_cache": True}
         if self._keeps_logits:
             arguments["logits_to_keep"] = 1
         logits: Tensor = self.model(input_ids=ids, **arguments).logits
-        return logits[0, -1]
+        return logits[:, -1] if isinstance(cache, bridge.Together) else logits[0, -1]
 
 
 def _make_store(

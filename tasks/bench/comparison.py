@@ -76,6 +76,7 @@ class Bench:
     Attributes:
         prefix: tokens prefilled before the first scored one. tokens: scored tokens a segment.
         calibrate: tokens of a calibration run; never more than ``tokens``.
+        together: segments decoded at once, at most.
     """
 
     model: Model
@@ -85,27 +86,40 @@ class Bench:
     calibrate: int
     log: ResultLog[Run]
     progress: Progress
+    together: int = 8
     notes: list[str] = field(default_factory=list)
 
-    def run(self, policy: Policy, segment: Segment, tokens: int, label: str, slots: int = 0) -> Run:
-        """One run, from the log where it is there."""
-
-        def measure() -> Run:
-            self.progress.begin(label, tokens)
-            done = decode(self.model, policy, segment, self.prefix, tokens, self.progress.advance, slots)
-            where = f"{segment.text.name}+{segment.start}"
-            self.progress.say(
-                f"{label} [{policy.spec}] {where}: perplexity {math.exp(done.nll / tokens):.3f}, "
-                f"mean {done.mean_bytes / 1e6:.2f} MB, kept {done.kept:.0f}, {done.seconds:.1f} s"
-                + (f", outgrew {slots} slots" if done.grown else "")
-            )
-            return done
-
-        return self.log.measured(identity(self.model, policy, segment, self.prefix, tokens, slots), measure)
-
-    def runs(self, policy: Policy, label: str, slots: int = 0) -> list[Run]:
-        """A policy on every segment."""
-        return [self.run(policy, segment, self.tokens, label, slots) for segment in self.segments]
+    def runs(
+        self,
+        policy: Policy,
+        label: str,
+        slots: int = 0,
+        segments: list[Segment] | None = None,
+        tokens: int | None = None,
+    ) -> list[Run]:
+        """A policy on every segment (or on those named), from the log where it is there; the others together."""
+        tokens = self.tokens if tokens is None else tokens
+        segments = self.segments if segments is None else segments
+        known_by = [identity(self.model, policy, segment, self.prefix, tokens, slots) for segment in segments]
+        for first in range(0, len(segments), self.together):
+            part = slice(first, first + self.together)
+            missing = [one.key for one in known_by[part] if one.key not in self.log.rows]
+            self.log.skipped += len(known_by[part]) - len(missing)
+            if not missing:
+                continue
+            # All of a batch again, since rounding depends on what a segment is decoded beside.
+            batch = segments[part]
+            self.progress.begin(label, tokens * len(batch))
+            done = decode(self.model, policy, batch, self.prefix, tokens, self.progress.advance, slots)
+            self.log.add(*(run for run in done if run.identity.key in missing))
+            for segment, run in zip(batch, done, strict=True):
+                where = f"{segment.text.name}+{segment.start}"
+                self.progress.say(
+                    f"{label} [{policy.spec}] {where}: perplexity {math.exp(run.nll / tokens):.3f}, "
+                    f"mean {run.mean_bytes / 1e6:.2f} MB, kept {run.kept:.0f}, {run.seconds:.1f} s"
+                    + (f", outgrew {slots} slots" if run.grown else "")
+                )
+        return [self.log.rows[one.key] for one in known_by]
 
     def reference(self, match: Candidate) -> list[Run]:
         """The match's runs, its store allocated for its (smallest) budget and the newest position."""
@@ -135,7 +149,7 @@ class Bench:
                 return _used(self.runs(at(size), label, slots))
 
             def short(size: int, slots: int = slots) -> tuple[int, bool]:
-                return _used([self.run(at(size), first, calibrate, f"calibrating {label}", slots)])
+                return _used(self.runs(at(size), f"calibrating {label}", slots, [first], calibrate))
 
             guess = slots - 1 if chosen.single else guess
             if not chosen.single and calibrate < self.tokens:

@@ -1,4 +1,4 @@
-"""One teacher-forced run: prefill a short prefix, then score token by token under a policy."""
+"""Teacher-forced runs: prefill a short prefix, then score token by token under a policy, some segments at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from confkv.policies import Policy
 from confkv.ragged import RaggedStore
 from confkv.session import Session
+from confkv.step import score
 from tasks.bench.model import Model
 from tasks.bench.results import Identity, Row
 from tasks.bench.text import Segment
@@ -102,52 +103,78 @@ def _rooms(session: Session, slots: int) -> list[int]:
 
 
 def decode(
-    model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, advance: Advance, slots: int = 0
-) -> Run:
+    model: Model, policy: Policy, segments: list[Segment], prefix: int, tokens: int, advance: Advance, slots: int = 0
+) -> list[Run]:
     """Measure: ``segment.ids[:prefix]`` is prefilled as plain text, the next ``tokens`` are scored one by one.
 
-    With ``slots`` the store is allocated for so many positions a layer after the prefix; it grows only where a layer
-    comes to hold more.
+    The segments are scored together, a session each: one forward pass a step reads the weights for all of them. With
+    ``slots`` a store is allocated for so many positions a layer after the prefix; it grows only where a layer comes to
+    hold more.
+
+    Returns:
+        a run for each segment; ``seconds`` is its share.
     """
-    clock = time.perf_counter()
-    session = model.engine(policy).session()
-    session.extend(segment.ids[:prefix])
-    store = session.cache.store
-    used = max(store.lengths, default=0) if store is not None else 0
-    rooms = _rooms(session, slots)
-    if store is not None and slots > used + 1:
-        if isinstance(store, RaggedStore):
-            store.allocate(rooms)
-        else:
-            store.reserve(slots - used)
-    scores: list[float] = []
+    clock, engine = time.perf_counter(), model.engine(policy)
+    followed = [_Followed(engine.session(), segment, prefix, slots) for segment in segments]
+    scores: list[list[float]] = [[] for _ in segments]
     for begin in range(prefix, prefix + tokens, _SLICE):
-        piece = segment.ids[begin : min(begin + _SLICE, prefix + tokens)]
-        scores += session.score(piece)
-        advance(len(piece))
-        used = max([used, *(store.lengths if store is not None else [])])
-    stats, tau = session.stats, policy.budget.threshold
-    tau = TAU if tau is None else tau
-    # Between two looks at the store the mean over layers says at least how far it went; the newest comes on top.
-    used = max(used, *(math.ceil(step.kept) for step in session.steps)) + 1
-    return Run(
-        identity=identity(model, policy, segment, prefix, tokens, slots),
-        seconds=round(time.perf_counter() - clock, 3),
-        start=segment.start,
-        tokens=tokens,
-        nll=-sum(scores),
-        mean_bytes=stats.mean_bytes,
-        peak_bytes=stats.peak_bytes,
-        full_bytes=stats.full_bytes,
-        host_bytes=stats.host_bytes,
-        kept=sum(step.kept for step in session.steps) / tokens,
-        evictions=stats.evictions,
-        recalls=stats.recalls,
-        looks=stats.looks,
-        confident=sum(step.confidence >= tau for step in session.steps),
-        slots=slots,
-        used=used,
-        grown=bool(slots)
-        and store is not None
-        and any(part.capacity > max(room, prefix) for part, room in zip(store.parts, rooms, strict=True)),
-    )
+        end = min(begin + _SLICE, prefix + tokens)
+        new = score([one.session for one in followed], [segment.ids[begin:end] for segment in segments])
+        for one, old, more in zip(followed, scores, new, strict=True):
+            old += more
+            one.watch()
+        advance((end - begin) * len(segments))
+    seconds = round((time.perf_counter() - clock) / len(segments), 3)
+    return [
+        one.run(identity(model, policy, one.segment, prefix, tokens, slots), -sum(own), tokens, seconds)
+        for one, own in zip(followed, scores, strict=True)
+    ]
+
+
+class _Followed:
+    """A session of a run, and how much of its allocation it used."""
+
+    def __init__(self, session: Session, segment: Segment, prefix: int, slots: int) -> None:
+        self.session, self.segment, self.prefix, self.slots, self.used = session, segment, prefix, slots, 0
+        session.extend(segment.ids[:prefix])
+        self.watch()
+        store = session.cache.store
+        self.rooms = _rooms(session, slots)
+        if store is not None and slots > self.used + 1:
+            if isinstance(store, RaggedStore):
+                store.allocate(self.rooms)
+            else:
+                store.reserve(slots - self.used)
+
+    def watch(self) -> None:
+        """Look at the store."""
+        store = self.session.cache.store
+        self.used = max([self.used, *(store.lengths if store is not None else [])])
+
+    def run(self, known_by: Identity, nll: float, tokens: int, seconds: float) -> Run:
+        """What came out."""
+        session, stats = self.session, self.session.stats
+        store, tau = session.cache.store, session.engine.policy.budget.threshold
+        tau = TAU if tau is None else tau
+        parts = store.parts if store is not None else []
+        return Run(
+            identity=known_by,
+            seconds=seconds,
+            start=self.segment.start,
+            tokens=tokens,
+            nll=nll,
+            mean_bytes=stats.mean_bytes,
+            peak_bytes=stats.peak_bytes,
+            full_bytes=stats.full_bytes,
+            host_bytes=stats.host_bytes,
+            kept=sum(step.kept for step in session.steps) / tokens,
+            evictions=stats.evictions,
+            recalls=stats.recalls,
+            looks=stats.looks,
+            confident=sum(step.confidence >= tau for step in session.steps),
+            slots=self.slots,
+            # Between two looks the mean over layers says at least how far it went; the newest comes on top.
+            used=max(self.used, *(math.ceil(step.kept) for step in session.steps)) + 1,
+            grown=bool(self.slots)
+            and any(part.capacity > max(room, self.prefix) for part, room in zip(parts, self.rooms, strict=True)),
+        )

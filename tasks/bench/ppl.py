@@ -108,7 +108,7 @@ def opened(model: Model, options: Options, checked: Checked, log: ResultLog[Run]
     room(model, length)
     segments = cut(checked.texts, model.tokenizer, length, options.segments)
     notes = list(checked.notes)
-    return Bench(model, segments, options.prefix, options.tokens, options.calibrate, log, progress, notes)
+    return Bench(model, segments, options.prefix, options.tokens, options.calibrate, log, progress, notes=notes)
 
 
 def run(options: Options) -> PplSummary:

@@ -114,7 +114,7 @@ def test_sizes_as_written_where_nothing_is_matched(bench: Any) -> None:
 
 def test_confidence_and_bytes_of_a_run_are_the_sessions(loaded: Any, bench: Any) -> None:
     policy = candidate("confkv:n_high=40,n_low=60,protect=4,tau=0.5").policy
-    run = decode(loaded, policy, bench.segments[0], 24, 100, lambda n: None)
+    (run,) = decode(loaded, policy, bench.segments[:1], 24, 100, lambda n: None)
     session = loaded.engine(policy).session()
     session.extend(bench.segments[0].ids[:24])
     scores = session.score(bench.segments[0].ids[24:124])
@@ -127,28 +127,40 @@ def test_confidence_and_bytes_of_a_run_are_the_sessions(loaded: Any, bench: Any)
 
 def test_an_allocation_holds_what_it_was_made_for(loaded: Any, bench: Any) -> None:
     segment, policy = bench.segments[0], candidate("window:40").policy
-    exact = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=41)
+    (exact,) = decode(loaded, policy, [segment], 24, 100, lambda n: None, slots=41)
     # layers x heads x (K and V of 8 float32, and three of metadata)
     a_slot = 2 * 2 * (2 * 8 * 4 + 3 * 4)
     assert not exact.grown and exact.used == exact.slots == 41 and exact.peak_bytes == 41 * a_slot
     for slots in (41.4, 41, 40.6):
         assert slots_for(loaded, policy, segment, 24, slots * a_slot) == 41
-    short = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=40)
+    (short,) = decode(loaded, policy, [segment], 24, 100, lambda n: None, slots=40)
     assert short.grown and short.peak_bytes > exact.peak_bytes and short.nll == exact.nll
     assert slots_for(loaded, candidate("confkv:int8=1").policy, segment, 24, 1e6) == 0
 
 
 def test_an_allocation_follows_the_layers_budgets(loaded: Any, bench: Any) -> None:
     segment, policy = bench.segments[0], candidate("confkv-l:n_high=40,n_low=40,floor=10,ratio=0.25,protect=4").policy
-    exact = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=41)
+    (exact,) = decode(loaded, policy, [segment], 24, 100, lambda n: None, slots=41)
     # Two layers of budgets 40 and 20: what the first holds at its largest, and half of it; metadata as the first.
     one = 2 * 2 * 8 * 4
     assert not exact.grown and exact.used == 41
     assert exact.mean_bytes == pytest.approx((41 + 21) * one + 41 * 2 * 2 * 3 * 4, rel=0.03)
     flat = candidate("confkv:n_high=40,n_low=40,protect=4").policy
-    even = decode(loaded, flat, segment, 24, 100, lambda n: None, slots=41)
+    (even,) = decode(loaded, flat, [segment], 24, 100, lambda n: None, slots=41)
     assert exact.mean_bytes < 0.9 * even.mean_bytes
-    assert decode(loaded, policy, segment, 24, 100, lambda n: None, slots=40).grown
+    assert decode(loaded, policy, [segment], 24, 100, lambda n: None, slots=40)[0].grown
+
+
+def test_segments_decoded_together_are_as_decoded_alone(bench: Any, tmp_path: Path) -> None:
+    policy = candidate("confkv:n_high=40,n_low=60,protect=4,tau=0.5").policy
+    together = bench.runs(policy, "x")
+    assert len(together) == len(bench.segments) > 1
+    bench.log.rows.clear()
+    bench.together = 1
+    for one, alone in zip(together, bench.runs(policy, "x"), strict=True):
+        assert one.nll == pytest.approx(alone.nll, abs=1e-3)
+        same = {"start", "mean_bytes", "peak_bytes", "kept", "evictions", "confident", "identity"}
+        assert {k: getattr(one, k) for k in same} == {k: getattr(alone, k) for k in same}
 
 
 # -- resuming -----------------------------------------------------------------------------------------------------
