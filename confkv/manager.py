@@ -21,7 +21,7 @@ class Manager:
 
     Attributes:
         archive: evicted positions, where the policy recalls; else None.
-        past: confidences of the decode steps so far.
+        past: confidences of the decode steps so far, each before any second look.
         window: the newest queries, where the policy's ranker attends with them.
         allocation: positions of each lane, where the policy's budget follows the attention seen; empty before that.
     """
@@ -142,8 +142,6 @@ class Manager:
             the nominal budget (None: unlimited) and the number of (lane, position) pairs dropped.
         """
         nominal = self.policy.budget.at(confidence, self.past)
-        if confidence is not None:
-            self.past.add(confidence)
         self._allocate(nominal, confidence, end)
         targets = self._targets(nominal)
         if targets is None:

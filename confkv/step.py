@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -55,11 +56,11 @@ def feed(sessions: Sequence[Session], ids: list[list[int]], held: list[list[int]
     tokens = torch.tensor(ids, device=device)
     _forward(sessions, tokens, at)
     forwarded, aside = time.perf_counter(), _aside(sessions)
-    uncertain = _judge(sessions, tokens, at, rings) if phase == "decode" else [False] * len(sessions)
+    verdicts = _judge(sessions, tokens, at, rings) if phase == "decode" else [None] * len(sessions)
     judged = time.perf_counter() - forwarded - (_aside(sessions) - aside)
-    for session, own, position, unsure in zip(sessions, held, first, uncertain, strict=True):
+    for session, own, position, verdict in zip(sessions, held, first, verdicts, strict=True):
         begun, before = time.perf_counter(), _aside([session])
-        _settle(session, own, position, phase, left, unsure)
+        _settle(session, own, position, left, verdict)
         session._seconds[phase] += (forwarded - start) / len(sessions)
         spent = time.perf_counter() - begun - (_aside([session]) - before)
         session._seconds["manage"] += spent + judged / len(sessions)
@@ -116,25 +117,42 @@ def _forward(sessions: Sequence[Session], tokens: Tensor, at: Tensor) -> None:
         session._logits = row
 
 
-def _judge(sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[Contents]) -> list[bool]:
+@dataclass(frozen=True)
+class _Verdict:
+    """What a decode step turned out to be.
+
+    Attributes:
+        confidence: of its first pass.
+        uncertain: whether it is one with recall.
+        looks: whether that recall was a second look.
+    """
+
+    confidence: float
+    uncertain: bool
+    looks: bool
+
+
+def _judge(sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[Contents]) -> list[_Verdict | None]:
     """Note the confidence of a decode step, and tell whether it is one with recall; second looks are taken here.
 
     A look runs the token of the pass just made again, with pages recalled for its own queries. Where nothing comes
     back the pass stands: the token could see nothing that it did not see.
     """
-    uncertain, looking = [], []
+    verdicts: list[_Verdict | None] = []
+    looking = []
     for i, session in enumerate(sessions):
         assert session._logits is not None
-        session._confidence = confidence(session._logits)
-        policy = session.engine.policy.recall
-        uncertain.append(policy is not None and policy.fires(session._confidence, session.seen))
-        if uncertain[-1] and session.engine.policy.looks:
+        c = session._confidence = confidence(session._logits)
+        policy, manager = session.engine.policy.recall, session._manager
+        looks = policy is not None and manager is not None and policy.looks_again(c, manager.past, session.seen)
+        verdicts.append(_Verdict(c, looks or (policy is not None and policy.fires(c, session.seen)), looks))
+        if looks:
             session._recalled = brought_for_look(session)
             session._looked = session._recalled > 0
             if session._looked:
                 looking.append(i)
     if not looking:
-        return uncertain
+        return verdicts
     start = time.perf_counter()
     again = [sessions[i] for i in looking]
     for i in looking:
@@ -146,13 +164,13 @@ def _judge(sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[
         session._seconds["look"] += seconds
         assert session._logits is not None
         session._confidence = confidence(session._logits)
-    return uncertain
+    return verdicts
 
 
-def _settle(session: Session, held: list[int], first: int, phase: Phase, left: int, uncertain: bool) -> None:
+def _settle(session: Session, held: list[int], first: int, left: int, verdict: _Verdict | None) -> None:
     """What was fed becomes the session's; then mass, eviction, quantising, and the recall after an uncertain step.
 
-    In decoding the confidence sets the budget, or the gate of a recall.
+    In decoding, where there is a verdict, the confidence sets the budget, or the gate of a recall does.
     """
     cache, policy, steps = session.cache, session.engine.policy, len(held)
     hold = [h + (SINK if session.seen + i < policy.sinks else 0) for i, h in enumerate(held)]
@@ -161,9 +179,9 @@ def _settle(session: Session, held: list[int], first: int, phase: Phase, left: i
     if cache.store is None:
         return
     cache.store.commit(first, hold if any(hold) else [], steps)
-    c = session._confidence if phase == "decode" else None
-    if phase == "decode" and policy.recall is not None:
-        c = None if uncertain else float("inf")
+    c = session._confidence if verdict else None
+    if verdict and policy.recall is not None:
+        c = None if verdict.uncertain else float("inf")
     if session._manager is None:
         session._manager = Manager(policy, cache.store)
     if cache.queries and session._manager.wants(left, c):
@@ -171,7 +189,10 @@ def _settle(session: Session, held: list[int], first: int, phase: Phase, left: i
     session._budget, dropped = session._manager.evict(c, cache.seen)
     session._counts["evictions"] += dropped
     cache.store.age()
-    if uncertain and not policy.looks:
+    if verdict is None:
+        return
+    session._manager.past.add(verdict.confidence)
+    if verdict.uncertain and not verdict.looks:
         session._recalled = recall(session)
 
 

@@ -70,6 +70,8 @@ def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
 def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
     recall = Recall(
         look=name == "confkv-look",
+        looks=float(p.get("looks", 0.0)),
+        look_gate=_one_of(p, "look_gate", "confidence", "random") if "look_gate" in p else "confidence",
         gate=_one_of(p, "gate", "confidence", "always", "random"),
         tau=float(p["tau"]),
         rate=fraction(p, "rate"),
@@ -112,6 +114,9 @@ _MEAN: dict[str, Value] = {
 
 _RECALL: dict[str, Value] = {
     **_CONF,
+    # One budget: what came back for the next token must survive a confident step to be of use to it.
+    "n_high": 192,
+    "n_low": 192,
     "gate": "confidence",
     "rate": 0.5,
     "seed": 0,
@@ -159,8 +164,7 @@ _REGISTRY: dict[str, Entry] = {
         PolicyInfo(
             "confkv-recall",
             "confkv whose evicted positions come back from an archive after an uncertain step",
-            # One budget: what came back for the next token must survive a confident step to be of use to it.
-            {**_RECALL, "n_high": 192, "n_low": 192},
+            _RECALL,
             _CONF_KV,
         ),
         _recall,
@@ -168,8 +172,8 @@ _REGISTRY: dict[str, Entry] = {
     "confkv-look": Entry(
         PolicyInfo(
             "confkv-look",
-            "confkv that runs an uncertain token again with positions recalled for it",
-            _RECALL,
+            "confkv-recall that runs its least certain tokens again with positions recalled for them",
+            {**_RECALL, "looks": 0.25, "look_gate": "confidence"},
             _CONF_KV,
         ),
         _recall,

@@ -25,8 +25,8 @@ SPECS = {
     "confkv-mean": [f"confkv-mean:{_SMALL}", f"confkv-mean:{_INT8}", f"confkv-mean:{_SMALL},scope=layer"],
     "confkv-recall": [f"confkv-recall:{_SMALL},page=4", f"confkv-recall:{_INT8},page=3,scope=head"],
     "confkv-look": [
-        f"confkv-look:{_SMALL},page=3,scope=head,archive_mb=0.02",
-        f"confkv-look:{_INT8},page=4,gate=always",
+        f"confkv-look:looks=1,{_SMALL},page=3,scope=head,archive_mb=0.02",
+        f"confkv-look:looks=1,{_INT8},page=4,gate=always",
     ],
 }
 SPECS |= {

@@ -35,7 +35,10 @@ CASES = [
     ("llama", "confkv:n_high=16,n_low=24,protect=4,sinks=2,tau=0.5,block=8"),
     ("llama", RECALL),
     ("gemma3", RECALL.replace("recall", "look") + ",scope=head"),
-    ("gpt-oss", "confkv-look:n_high=30,n_low=40,protect=4,sinks=2,tau=0.6,int8=1,w=8,page=4,gate=random,rate=0.6"),
+    (
+        "gpt-oss",
+        "confkv-look:looks=1,n_high=30,n_low=40,protect=4,sinks=2,tau=0.6,int8=1,w=8,page=4,gate=random,rate=0.6",
+    ),
     ("gpt2", RECALL.replace("recall", "look") + ",archive_mb=0.012,index=device,archive=fp"),
 ]
 
