@@ -34,6 +34,15 @@ class Past:
             del self.values[0]
 
 
+def rounded(values: list[float], total: int) -> list[int]:
+    """Whole numbers that add up to ``total``, as the values do; what is cut off goes to the largest remainders."""
+    whole = [int(x + 1e-6) for x in values]
+    by_rest = sorted(range(len(values)), key=lambda i: (whole[i] - values[i], i))
+    for i in by_rest[: total - sum(whole)]:
+        whole[i] += 1
+    return whole
+
+
 class Budget:
     """Positions to keep, over time (confidence) and depth (layer)."""
 
