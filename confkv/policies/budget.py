@@ -37,7 +37,7 @@ class Past:
 def rounded(values: list[float], total: int) -> list[int]:
     """Whole numbers that add up to ``total``, as the values do; what is cut off goes to the largest remainders."""
     whole = [int(x + 1e-6) for x in values]
-    by_rest = sorted(range(len(values)), key=lambda i: (whole[i] - values[i], i))
+    by_rest = sorted(range(len(values)), key=lambda i: (round(whole[i] - values[i], 6), i))
     for i in by_rest[: total - sum(whole)]:
         whole[i] += 1
     return whole
