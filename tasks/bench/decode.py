@@ -9,6 +9,7 @@ from collections.abc import Callable
 from confkv.policies import Policy
 from confkv.ragged import RaggedStore
 from confkv.session import Session
+from confkv.store import Store
 from tasks.bench.model import Model
 from tasks.bench.results import Identity, Row
 from tasks.bench.text import Segment
@@ -34,7 +35,8 @@ class Run(Row):
         evictions, recalls, looks: as the session counts them.
         confident: steps whose confidence reached the policy's tau.
         slots: what was allocated for before the first scored token, in positions a layer; 0: as the session grows.
-        used: most positions that a layer held at once, the one just fed among them.
+        used: most positions that a layer held at once, the one just fed among them; the mean over its heads, rounded
+            up, where they have budgets of their own.
         grown: whether the session had to allocate more than that.
     """
 
@@ -70,7 +72,8 @@ def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens
 def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
     """Positions a layer that take ``target`` bytes, to the nearest, under a policy with its metadata; by prefilling.
 
-    Where layers have budgets of their own it is those of the layer with most; the others get their share of that.
+    Where layers have budgets of their own it is those of the layer with most; the others get their share of that, and
+    the heads of a layer theirs of the layer's.
     0 where the store cannot be given a size: an INT8 history is a second part that grows by itself.
     """
     session = model.engine(policy).session()
@@ -86,19 +89,34 @@ def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, targe
 
 
 def _shares(session: Session) -> list[float]:
-    """Budget of each layer as a part of the largest; 1 where the layers have one store."""
+    """Budget of each lane as a part of the largest layer's a head; 1 where the layers have one store."""
     store, manager, nominal = session.cache.store, session._manager, session.engine.policy.budget.at(None)
     assert store is not None
     if not isinstance(store, RaggedStore) or manager is None or nominal is None:
         return [1.0] * store.lanes
-    budgets = manager.layer_budgets(nominal)
-    return [budget / max(budgets) for budget in budgets]
+    budgets, each = manager.layer_budgets(nominal), store.per_layer
+    largest = max(sum(budgets[first : first + each]) / each for first in range(0, store.lanes, each))
+    return [budget / largest for budget in budgets]
 
 
 def _rooms(session: Session, slots: int) -> list[int]:
-    """Slots of each of the store's parts, where the layer with most gets ``slots``."""
+    """Slots of each of the store's parts, where the layer with most gets ``slots`` a head."""
     store = session.cache.store
     return [math.ceil(slots * x - 1e-9) for x in _shares(session)][: len(store.parts)] if store is not None else []
+
+
+def _longest(store: Store | None) -> int:
+    """Positions of the layer with most, the mean over its heads, rounded up."""
+    if store is None:
+        return 0
+    lengths, each = store.lengths, store.per_layer
+    return max((-(-sum(lengths[first : first + each]) // each) for first in range(0, len(lengths), each)), default=0)
+
+
+def _unshared(session: Session) -> bool:
+    """Whether heads are to share their layer's budget and do not yet: before the first eviction."""
+    manager = session._manager
+    return session.engine.policy.shares is not None and manager is not None and not manager.allocation
 
 
 def decode(
@@ -107,25 +125,31 @@ def decode(
     """Measure: ``segment.ids[:prefix]`` is prefilled as plain text, the next ``tokens`` are scored one by one.
 
     With ``slots`` the store is allocated for so many positions a layer after the prefix; it grows only where a layer
-    comes to hold more.
+    comes to hold more. Heads that share that allocation divide it anew when their shares are known.
     """
     clock = time.perf_counter()
     session = model.engine(policy).session()
     session.extend(segment.ids[:prefix])
     store = session.cache.store
-    used = max(store.lengths, default=0) if store is not None else 0
+    used = _longest(store)
     rooms = _rooms(session, slots)
-    if store is not None and slots > used + 1:
-        if isinstance(store, RaggedStore):
-            store.allocate(rooms)
-        else:
-            store.reserve(slots - used)
+    allocates = store is not None and slots > used + 1
+    if isinstance(store, RaggedStore) and allocates:
+        store.allocate(rooms)
+    elif store is not None and allocates:
+        store.reserve(slots - used)
     scores: list[float] = []
-    for begin in range(prefix, prefix + tokens, _SLICE):
-        piece = segment.ids[begin : min(begin + _SLICE, prefix + tokens)]
+    while len(scores) < tokens:
+        unshared = _unshared(session)
+        begin, end = prefix + len(scores), prefix + tokens
+        piece = segment.ids[begin : min(begin + (1 if unshared else _SLICE), end)]
         scores += session.score(piece)
         advance(len(piece))
-        used = max([used, *(store.lengths if store is not None else [])])
+        used = max(used, _longest(store))
+        if unshared and not _unshared(session):
+            rooms = _rooms(session, slots)
+            if isinstance(store, RaggedStore) and allocates:
+                store.allocate(rooms)
     stats, tau = session.stats, policy.budget.threshold
     tau = TAU if tau is None else tau
     # Between two looks at the store the mean over layers says at least how far it went; the newest comes on top.

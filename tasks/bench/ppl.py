@@ -20,7 +20,7 @@ from tasks.options import check
 
 #: What is compared where nothing is named; those that the registry lacks are left out with a note.
 DEFAULTS = (
-    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "h2o",
+    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "adakv", "h2o",
     "confkv", "confkv-l", "confkv-recall", "confkv-look",
 )  # fmt: skip
 
