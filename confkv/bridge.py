@@ -136,7 +136,7 @@ class HeadLayer(_Layer):
         groups = q.shape[1] // len(self.heads)
         learned = [None] * len(self.heads) if sinks is None else sinks.split(groups)
         parts = zip(self.heads, q.split(groups, 1), k.split(1, 1), v.split(1, 1), learned, strict=True)
-        return torch.cat([head.attend(*rows, scale, softcap, sink) for head, *rows, sink in parts], 1)
+        return torch.cat([head.attend(x, y, z, scale, softcap, sink) for head, x, y, z, sink in parts], 1)
 
 
 class RingLayer(_Layer):

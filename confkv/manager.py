@@ -16,7 +16,6 @@ from confkv.rows import used
 from confkv.store import HOLD, MASS, POS, Store
 from confkv_kernels import attention_mass
 
-
 #: What :meth:`Ranker.score` is given of a store: mass or signal, positions, and which of them compete.
 Seen = tuple[Tensor, Tensor, Tensor]
 
@@ -179,8 +178,8 @@ class Manager:
             mass, position, free = seen = self._seen(end)
             score = torch.where(free, self.policy.ranker.across_heads(mass, position, free, end), float("-inf"))
             base = [n - self.policy.reserve for n in budget.per_layer(nominal, store.lanes // store.per_layer)]
-            by_layer = [x.unflatten(0, (-1, store.per_layer)).flatten(1, 2) for x in (score, position)]
-            self.allocation = shares.allocate(*by_layer, base)
+            score, position = (x.unflatten(0, (-1, store.per_layer)).flatten(1, 2) for x in (score, position))
+            self.allocation = shares.allocate(score, position, base)
             self._budgets.clear()
             return seen
         if budget.allocates and any(n - h > nominal for n, h in zip(store.lengths, store.held, strict=True)):

@@ -1,10 +1,10 @@
 """The mixed store: keys and values of every evictable layer, a full-precision part and an optional INT8 history.
 
-A *lane* is one layer of one session, or one KV head of it where heads have budgets of their own. All lanes share stacked buffers, so that ranking, compaction and quantising run
-once for the whole model, and each lane has its own length; :class:`confkv.ragged.RaggedStore` gives each buffers of its
-own. Slots of a lane are contiguous. In INT8 mode a lane holds
-``[history (INT8)] [sinks (fp)] [window (fp)]``; otherwise everything is in the full-precision part. Slot order is not
-position order: attention does not depend on it, and every slot carries its position.
+A *lane* is one layer of one session, or one KV head of it where heads have budgets of their own. All lanes share
+stacked buffers, so that ranking, compaction and quantising run once for the whole model, and each has its own length;
+:class:`confkv.ragged.RaggedStore` gives each buffers of its own. Slots of a lane are contiguous: in INT8 mode
+``[history (INT8)] [sinks (fp)] [window (fp)]``, else all in the full-precision part. Slot order is not position order:
+attention does not depend on it, and every slot carries its position.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class HeadShares:
         Returns:
             ``L * H`` numbers, first layer first.
         """
-        layers, heads, n = score.shape
+        heads, n = score.shape[1:]
         newest_first = position.flatten(1).argsort(dim=-1, descending=True, stable=True)
         ordered = score.flatten(1).gather(1, newest_first).argsort(dim=-1, descending=True, stable=True)
         best = newest_first.gather(1, ordered)

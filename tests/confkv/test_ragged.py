@@ -46,7 +46,9 @@ def _both(policy: str, seed: int) -> tuple[Driver, Driver]:
     return Driver(policy, seed, layout=RaggedStore), Driver(policy, seed, layout=Apart)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["adakv"], SMALL["knorm"], SMALL["h2o"]])
+@pytest.mark.parametrize(
+    "policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["adakv"], SMALL["knorm"], SMALL["h2o"]]
+)
 @given(steps=st.lists(STEP, min_size=1, max_size=8), seed=st.integers(0, 1000))
 @settings(max_examples=6, deadline=None)
 def test_both_layouts_hold_the_same_in_the_same_slots(

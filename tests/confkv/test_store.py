@@ -67,7 +67,9 @@ class Driver:
             self.store.append(lane, new[0][lane], new[1][lane])
         self.store.commit(first, flags if any(flags) else [], steps)
         if self.manager.needs_mass:
-            q = torch.randn(self.lanes, 1, self.heads * GROUPS, min(steps, self.policy.ranker.rows), DIM, generator=self.g)
+            q = torch.randn(
+                self.lanes, 1, self.heads * GROUPS, min(steps, self.policy.ranker.rows), DIM, generator=self.g
+            )
             self.manager.record(list(q), [0.25] * self.lanes, [None] * self.lanes, [None] * self.lanes)
         self._evict(confidence)
 
