@@ -31,7 +31,8 @@ def _require(session: Session, end: int, steps: int) -> None:
 def check_room(session: Session, held: list[int], releases: bool) -> None:
     """Raise what :func:`rebase_if_needed` would raise on the way, before anything is changed.
 
-    During prefill the number of survivors does not depend on what the tokens are, so it can be counted ahead.
+    During prefill the number of survivors does not depend on what the tokens are, so it can be counted ahead; where
+    shares follow the attention seen, the most that a lane may get is counted.
 
     Args:
         held: why each of the tokens to come does not compete.
@@ -54,6 +55,9 @@ def check_room(session: Session, held: list[int], releases: bool) -> None:
     if policy.shares is not None:
         most = [policy.reserve + policy.shares.most(n - policy.reserve, cache.per_layer) for n in budgets]
         budgets = [n for n in most for _ in range(cache.per_layer)]
+        if session._manager is not None:
+            # Shares taken at a smaller budget were rounded there, and scale with it.
+            budgets = [max(pair) for pair in zip(budgets, session._manager.layer_budgets(nominal), strict=True)]
     rings = [(ring.length, ring.window - 1) for ring in cache.rings]
     for start in range(0, len(held), session.engine.chunk):
         lengths = [min(n, k + b) for n, k, b in zip(lengths, kept, budgets, strict=True)]

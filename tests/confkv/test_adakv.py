@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from confkv import positions
 from confkv.engine import Engine
-from confkv.errors import PolicyError
+from confkv.errors import ConfkvError, PolicyError
 from confkv.policies import parse_policy
 from confkv.policies.adakv import HeadShares, scaled
 from confkv.ragged import RaggedStore
@@ -295,6 +296,32 @@ def test_rows_of_original_positions_begin_with_minus_one(tiny: Any, ids: Any) ->
             assert row[: len(row) - n].eq(-1).all() and torch.equal(
                 row[len(row) - n :], store.positions(2 * layer + head)[0]
             )
+
+
+@pytest.mark.parametrize(
+    "policy", ["adakv:16,w=5,pool=3,floor=0", "confkv-mean:n_high=8,n_low=20,protect=5,sinks=2,heads=ada"]
+)
+@pytest.mark.parametrize("segment", ["observation", "goal"])
+def test_what_is_not_refused_ahead_fits(
+    policy: str, segment: str, tiny: Any, ids: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Engine(tiny("llama"), None, policy, chunk=8).session()
+    session.extend(ids(10, 1), "goal")
+    session.extend(ids(9, 2))
+    session.score(ids(8, 3))  # the first shares are those of a decode step
+
+    def fits(count: int) -> bool:
+        try:
+            session.fork().extend(ids(count, 4), segment)
+        except ConfkvError:
+            return False
+        return True
+
+    counts = range(10, 90, 4)
+    foreseen = [fits(count) for count in counts]
+    monkeypatch.setattr(positions, "check_room", lambda *_, **__: None)
+    assert all(fits(count) for count, good in zip(counts, foreseen, strict=True) if good)
+    assert any(foreseen) and not all(foreseen)
 
 
 # -- what does not go together ------------------------------------------------------------------------------------
