@@ -8,12 +8,16 @@ from torch import Tensor
 from confkv import observe
 from confkv.archive import Archive
 from confkv.observe import QueryWindow, View
+from confkv.policies.adakv import scaled
 from confkv.policies.base import Policy
 from confkv.policies.budget import Past
 from confkv.policies.ranker import MASS_ROWS
 from confkv.rows import used
 from confkv.store import HOLD, MASS, POS, Store
 from confkv_kernels import attention_mass
+
+#: What :meth:`Ranker.score` is given of a store: mass or signal, positions, and which of them compete.
+Seen = tuple[Tensor, Tensor, Tensor]
 
 
 class Manager:
@@ -23,7 +27,8 @@ class Manager:
         archive: evicted positions, where the policy recalls; else None.
         past: confidences of the decode steps so far, each before any second look.
         window: the newest queries, where the policy's ranker attends with them.
-        allocation: positions of each lane, where the policy's budget follows the attention seen; empty before that.
+        allocation: positions of each lane, where the policy's budget follows the attention seen, or where the heads of
+            a layer share it: then without those that no head can drop. Empty before the first eviction.
     """
 
     def __init__(self, policy: Policy, store: Store) -> None:
@@ -125,11 +130,20 @@ class Manager:
 
     def layer_budgets(self, nominal: int) -> list[int]:
         """Budget of each lane for a nominal budget."""
-        if self.allocation:
+        if self.allocation and self.policy.shares is None:
             return self.allocation
         if nominal not in self._budgets:
-            self._budgets[nominal] = self.policy.budget.per_layer(nominal, self.store.lanes)
+            self._budgets[nominal] = self._per_lane(nominal)
         return self._budgets[nominal]
+
+    def _per_lane(self, nominal: int) -> list[int]:
+        each, reserve = self.store.per_layer, self.policy.reserve
+        budgets = self.policy.budget.per_layer(nominal, self.store.lanes // each)
+        if not self.allocation:
+            return [n for n in budgets for _ in range(each)]
+        shares = [self.allocation[first : first + each] for first in range(0, self.store.lanes, each)]
+        pairs = zip(shares, budgets, strict=True)
+        return [reserve + x for share, n in pairs for x in scaled(share, n - reserve)]
 
     def evict(self, confidence: float | None, end: int) -> tuple[int | None, int]:
         """Bring every lane within its budget.
@@ -142,24 +156,33 @@ class Manager:
             the nominal budget (None: unlimited) and the number of (lane, position) pairs dropped.
         """
         nominal = self.policy.budget.at(confidence, self.past)
-        self._allocate(nominal, confidence, end)
+        seen = self._allocate(nominal, confidence, end)
         targets = self._targets(nominal)
         if targets is None:
             return nominal, 0
         self.archive_before(end)
-        score = self._scores(self.store.lengths, end)
+        score = self._scores(end, seen)
         if self.policy.block > 1:
             position = self.store.meta[:, :1, : score.shape[-1], POS]
             score, targets = by_block(score, position, self.store.lengths, targets, self.policy.block)
         return nominal, self.store.evict(score, targets)
 
-    def _allocate(self, nominal: int | None, confidence: float | None, end: int) -> None:
-        """Share the budget among the lanes, where that follows the attention seen."""
-        budget, store = self.policy.budget, self.store
-        if not budget.allocates or nominal is None or (confidence is not None and self.allocation):
-            return
-        if any(n - h > nominal for n, h in zip(store.lengths, store.held, strict=True)):
+    def _allocate(self, nominal: int | None, confidence: float | None, end: int) -> Seen | None:
+        """Share the budget among the lanes, where that follows the attention seen; returns what it had to look at."""
+        budget, store, shares = self.policy.budget, self.store, self.policy.shares
+        if nominal is None or (confidence is not None and self.allocation):
+            return None
+        if shares is not None and self._targets(nominal) is not None:
+            mass, position, free = seen = self._seen(end)
+            score = torch.where(free, self.policy.ranker.across_heads(mass, position, free, end), float("-inf"))
+            base = [n - self.policy.reserve for n in budget.per_layer(nominal, store.lanes // store.per_layer)]
+            score, position = (x.unflatten(0, (-1, store.per_layer)).flatten(1, 2) for x in (score, position))
+            self.allocation = shares.allocate(score, position, base)
+            self._budgets.clear()
+            return seen
+        if budget.allocates and any(n - h > nominal for n, h in zip(store.lengths, store.held, strict=True)):
             self.allocation = budget.allocate(View(store, self.window, end).window_mass())
+        return None
 
     def archive_before(self, end: int) -> None:
         """Archive whatever an eviction could drop now; ``end`` is the position of the next token."""
@@ -186,15 +209,18 @@ class Manager:
         free = (meta[..., HOLD] == 0) & (meta[..., POS] < end - self.policy.protect)
         return free if min(lengths) == n else free & used(lengths, n, free.device)
 
-    def _scores(self, lengths: list[int], end: int) -> Tensor:
-        n = max(lengths)
+    def _seen(self, end: int) -> Seen:
+        n = max(self.store.lengths)
         meta = self.store.meta[:, :, :n]
         signal = self.policy.ranker.signal(View(self.store, self.window, end))
         mass, position = meta[..., MASS] if signal is None else signal, meta[..., POS]
         if self.policy.scope == "layer":
             mass = mass.mean(1, keepdim=True) if self.needs_mass or signal is not None else mass[:, :1]
             position = position[:, :1]
-        free = self.competes(end)
+        return mass, position, self.competes(end)
+
+    def _scores(self, end: int, seen: Seen | None) -> Tensor:
+        mass, position, free = self._seen(end) if seen is None else seen
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))
 
@@ -225,6 +251,7 @@ class Manager:
         """Inverse of :meth:`state`."""
         self.past = Past([float(x) for x in state["past"]], int(state["past_count"]))
         self.allocation = [int(x) for x in state["allocation"]]
+        self._budgets.clear()
         held = {key[7:]: value for key, value in state.items() if key.startswith("window.")}
         if self.window is not None and held:
             self.window.load_state(held, self.store.device)

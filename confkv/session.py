@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from confkv.manager import Manager
 from confkv.recall import recall
 from confkv.sampling import sample
 from confkv.step import Phase
-from confkv.store import FRESH, ORIGIN, PINNED, PROTECTED
+from confkv.store import FRESH, PINNED, PROTECTED
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
@@ -213,23 +214,13 @@ class Session:
     # -- positions ----------------------------------------------------------------------------------------------
 
     def original_positions(self, lane: int) -> Tensor:
-        """Indices into :attr:`tokens` of what a lane (evictable layer) keeps.
+        """Indices into :attr:`tokens` of what an evictable layer keeps.
 
         Returns:
             ``[H, n]`` int64, strictly increasing in each row: which positions are kept, not where the store has them.
+            Where heads have budgets of their own, n is the most that one keeps, and shorter rows begin with -1.
         """
-        if self.cache.store is None:
-            return torch.zeros(0, 0, dtype=torch.int64)
-        if self.cache.store.origins:
-            n = self.cache.store.lengths[lane]
-            return self.cache.store.meta[lane, :, :n, ORIGIN].long().sort(-1).values
-        now = self.cache.store.positions(lane)
-        if not self._origins:
-            return now
-        # A re-basing keeps the order of positions, so sorted ones give sorted origins.
-        table = self._origins[lane]
-        end = table.shape[1]
-        return torch.where(now < end, table.gather(1, now.clamp(max=end - 1)), now + self._shift)
+        return positions.layer_origins(self, lane)
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -246,10 +237,12 @@ class Session:
         kinds["ring"] = sum(r.k.nbytes + r.v.nbytes for r in self.cache.rings if r.k is not None and r.v is not None)
         return kinds
 
-    def _kept_per_layer(self) -> list[int]:
+    def _kept_per_layer(self) -> list[float]:
+        """Positions of each layer, the mean over heads that differ."""
+        each = self.cache.per_layer
         lengths = iter(self.cache.store.lengths if self.cache.store is not None else [])
         rings = iter(self.cache.rings)
-        return [next(rings).length if w is not None else next(lengths, 0) for w in self.engine.windows]
+        return [next(rings).length if w else sum(islice(lengths, each)) / each for w in self.engine.windows]
 
     def _kept(self) -> float:
         kept = self._kept_per_layer()
@@ -262,13 +255,13 @@ class Session:
         archive = self._manager.archive if self._manager is not None else None
         return SessionStats(
             tokens_seen=self.seen,
-            kept_per_layer=self._kept_per_layer(),
+            kept_per_layer=[round(kept) for kept in self._kept_per_layer()],
             bytes_by_kind=kinds,
             bytes=sum(kinds.values()),
             peak_bytes=self._bytes["peak"],
             mean_bytes=self._bytes["sum"] / max(self._counts["forwards"], 1),
             full_bytes=self.engine.full_bytes(self.seen),
-            evictions=self._counts["evictions"],
+            evictions=self._counts["evictions"] // self.cache.per_layer,
             rebases=self._counts["rebases"],
             decode_steps=len(self.steps),
             seconds=dict(self._seconds),

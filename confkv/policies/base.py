@@ -1,14 +1,17 @@
-"""What a policy is: five orthogonal choices, no state. State lives in the session's store."""
+"""What a policy is: orthogonal choices, no state. State lives in the session's store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from confkv.errors import PolicyError
 from confkv.policies.budget import Budget, Unlimited
 from confkv.policies.ranker import Ranker, Recency
 from confkv.policies.recall import Recall
+
+if TYPE_CHECKING:
+    from confkv.policies.adakv import HeadShares
 
 Scope = Literal["layer", "head"]
 
@@ -28,7 +31,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Policy:
-    """One composition of the five axes.
+    """One composition of the axes.
 
     Attributes:
         name: name in the registry.
@@ -42,6 +45,7 @@ class Policy:
         block: positions of one aligned block of so many are evicted together (1: each on its own).
         cache_positions: attention sees a key at its index in the cache, not at its position in the text.
         recall: when and how evicted positions come back; None: never.
+        shares: how the heads of a layer share its budget; None: each gets as much as the others.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Policy:
     block: int = 1
     cache_positions: bool = False
     recall: Recall | None = None
+    shares: HeadShares | None = None
 
     def __post_init__(self) -> None:
         if self.protect < 1:
@@ -84,11 +89,26 @@ class Policy:
         if self.recall is not None and self.recall.page > self.protect:
             # Pages are archived whole, before the first of their positions can be evicted.
             raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
+        if self.shares is not None and self.scope == "layer":
+            raise PolicyError(f"policy {self.name}: heads=ada needs scope=head; heads that share one set keep as much")
+        if self.shares is not None and (self.recall is not None or self.cache_positions):
+            # Both take it that the heads of a layer hold equally many.
+            raise PolicyError(f"policy {self.name}: heads with budgets of their own go with neither recall nor -rel")
 
     @property
     def looks(self) -> bool:
         """Whether uncertain tokens are run again with recalled positions."""
         return self.recall is not None and self.recall.look
+
+    @property
+    def uneven(self) -> bool:
+        """Whether layers, or the heads of a layer, may differ in how many positions they keep."""
+        return self.budget.uneven or self.shares is not None
+
+    @property
+    def reserve(self) -> int:
+        """The part of a budget that no head can put to another use: the newest positions and the sinks."""
+        return self.protect + self.sinks
 
     @property
     def evicts(self) -> bool:

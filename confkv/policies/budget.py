@@ -40,6 +40,15 @@ class Past:
         return sorted(self.values)[min(round(below * len(self.values)), len(self.values) - 1)]
 
 
+def rounded(values: list[float], total: int) -> list[int]:
+    """Whole numbers that add up to ``total``, as the values do; what is cut off goes to the largest remainders."""
+    whole = [int(x + 1e-6) for x in values]
+    by_rest = sorted(range(len(values)), key=lambda i: (round(whole[i] - values[i], 6), i))
+    for i in by_rest[: total - sum(whole)]:
+        whole[i] += 1
+    return whole
+
+
 class Budget:
     """Positions to keep, over time (confidence) and depth (layer)."""
 

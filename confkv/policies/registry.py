@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from confkv.errors import PolicyError
-from confkv.policies import controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
+from confkv.policies import adakv, controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
+from confkv.policies.adakv import HEADS, with_shares
 from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.h2o import MeanMass
@@ -48,16 +49,18 @@ def _compose(name: str, spec: str, p: dict[str, Value], budget: Budget) -> Polic
 
 
 def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return _compose(name, spec, p, _by_confidence(p))
+    return with_shares(_compose(name, spec, p, _by_confidence(p)), p)
 
 
 def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return _compose(name, spec, p, Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio")))
+    budget = Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio"))
+    return with_shares(_compose(name, spec, p, budget), p)
 
 
 def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
     protect, sinks = int(p["protect"]), int(p["sinks"])
-    return Policy(name, spec, _by_confidence(p), MeanMass(), scope(p), storage(p), protect, sinks)
+    policy = Policy(name, spec, _by_confidence(p), MeanMass(), scope(p), storage(p), protect, sinks)
+    return with_shares(policy, p)
 
 
 def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
@@ -81,7 +84,7 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         megabytes=float(p["archive_mb"]),
         index=_one_of(p, "index", "host", "device"),
     )
-    return replace(_confkv(name, spec, p), recall=recall)
+    return replace(_compose(name, spec, p, _by_confidence(p)), recall=recall)
 
 
 _CONF: dict[str, Value] = {
@@ -110,6 +113,7 @@ _MEAN: dict[str, Value] = {
     "adaptive": 0.0,
     "shuffle": 0,
     **STORAGE,
+    **HEADS,
 }
 
 _RECALL: dict[str, Value] = {
@@ -139,14 +143,19 @@ _REGISTRY: dict[str, Entry] = {
         _window,
     ),
     "confkv": Entry(
-        PolicyInfo("confkv", "budget by confidence, ranked by attention mass (EMA) and recency", _CONF, _CONF_KV),
+        PolicyInfo(
+            "confkv",
+            "budget by confidence, ranked by attention mass (EMA) and recency",
+            {**_CONF, **HEADS},
+            _CONF_KV,
+        ),
         _confkv,
     ),
     "confkv-l": Entry(
         PolicyInfo(
             "confkv-l",
             "confkv with a pyramid over depth: deeper layers keep less",
-            {**_CONF, "floor": 96, "ratio": 0.5},
+            {**_CONF, "floor": 96, "ratio": 0.5, **HEADS},
             _CONF_KV,
         ),
         _confkv_l,
@@ -187,6 +196,7 @@ _REGISTRY: dict[str, Entry] = {
             snapkv.ENTRY,
             pyramidkv.ENTRY,
             zigzag.ENTRY,
+            adakv.ENTRY,
             tova.ENTRY,
             knorm.ENTRY,
             *controls.ENTRIES,

@@ -20,7 +20,7 @@ from tasks.options import check
 
 #: What is compared where nothing is named; those that the registry lacks are left out with a note.
 DEFAULTS = (
-    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "h2o",
+    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "adakv", "h2o",
     "confkv", "confkv-l", "confkv-recall", "confkv-look",
 )  # fmt: skip
 
@@ -41,7 +41,7 @@ class Options:
     dtype: str = "auto"
     device: str = "cpu"
     chunk: int = 512
-    together: int = 8
+    together: int = 16
 
 
 class PplSummary(Summary):

@@ -46,7 +46,7 @@ Segments = Annotated[int, typer.Option(help="Disjoint segments of each text; two
 Calibrate = Annotated[
     int, typer.Option(help="Tokens of a calibration run, at least (twice the match's size, if more).")
 ]
-Together = Annotated[int, typer.Option(help="Segments decoded by one forward pass, at most; each keeps its own cache.")]
+Together = Annotated[int, typer.Option(help="Runs decoded by one forward pass, at most; each keeps its own cache.")]
 Seed = Annotated[int, typer.Option("--seed", "-s", help="Of all that is drawn at random.")]
 
 
@@ -84,7 +84,7 @@ def ppl(
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
-    together: Together = 8,
+    together: Together = 16,
 ) -> None:
     """Sustained perplexity: every token is decoded by itself, under eviction, at matched device bytes."""
     from tasks.bench.ppl import Options, run
@@ -199,7 +199,7 @@ def ablate(
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
-    together: Together = 8,
+    together: Together = 16,
 ) -> None:
     """What each part of the method is worth: variants without it and sweeps, all at matched device bytes."""
     from tasks.bench.ablate import run

@@ -228,8 +228,9 @@ class Gold:
                 out.append(torch.zeros(heads, 0, dtype=torch.bool))
                 continue
             mask = torch.zeros(at.shape, dtype=torch.bool)
-            mask.scatter_(1, origins, True)
-            assert int(mask.sum()) == origins.numel(), "a position is held twice"
+            for head, own in enumerate(origins):
+                mask[head, own[own >= 0]] = True  # -1: a head that holds fewer than another
+            assert int(mask.sum()) == int((origins >= 0).sum()), "a position is held twice"
             self.hidden += int((~mask).sum())
             out.append(mask)
         return out

@@ -46,7 +46,9 @@ def _both(policy: str, seed: int) -> tuple[Driver, Driver]:
     return Driver(policy, seed, layout=RaggedStore), Driver(policy, seed, layout=Apart)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["knorm"], SMALL["h2o"]])
+@pytest.mark.parametrize(
+    "policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["adakv"], SMALL["knorm"], SMALL["h2o"]]
+)
 @given(steps=st.lists(STEP, min_size=1, max_size=8), seed=st.integers(0, 1000))
 @settings(max_examples=6, deadline=None)
 def test_both_layouts_hold_the_same_in_the_same_slots(
@@ -155,6 +157,8 @@ UNEVEN = {
     "confkv-l-int8": "confkv-l:n_high=50,n_low=60,protect=4,sinks=2,tau=0.5,floor=40,int8=1,w=8,scope=head",
     "pyramidkv": "pyramidkv:20,w=5,pool=3",
     "zigzag": "zigzag:16,w=5,pool=3",
+    "adakv": "adakv:16,w=5,pool=3",
+    "confkv-ada-int8": "confkv:n_high=36,n_low=40,protect=4,sinks=2,tau=0.5,int8=1,w=8,scope=head,heads=ada",
 }
 
 

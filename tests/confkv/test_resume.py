@@ -27,6 +27,10 @@ CASES = [
     # What these keep beside the store: queries, layer shares, rows of attention, confidences.
     ("gpt-oss", "snapkv:16,w=5,pool=3"),
     ("llama", "zigzag:14,w=5,pool=3"),
+    ("gpt-oss", "adakv:16,w=5,pool=3"),
+    ("gemma3", "adakv:50,w=5,pool=3,int8=1,fp=8"),
+    ("llama", SMALL + ",scope=head,heads=ada"),
+    ("qwen3", SMALL.replace("confkv", "confkv-mean") + ",heads=ada,adaptive=0.5"),
     ("llama", "scissorhands:50,int8=1,w=8"),
     ("qwen3", "h2o:16"),
     ("llama", "random:16,protect=4"),
