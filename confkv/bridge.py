@@ -22,6 +22,8 @@ from confkv_kernels import attend
 
 NAME = "confkv"
 _TAG = "_confkv_layer"
+#: Causal masks of a forward pass that are kept for the layers to come.
+_MASKS = 8
 
 
 def _attention(
@@ -69,9 +71,15 @@ class _Layer(CacheLayerMixin):
 
     is_sliding = False
 
-    def __init__(self, cache: SessionCache) -> None:
+    def __init__(self, cache: SessionCache | Together) -> None:
         super().__init__()
         self.cache = cache
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None, sinks: Tensor | None
+    ) -> Tensor:
+        """Append k, v ``[B, H, S, D]`` and attend with q ``[B, Hq, S, D]``; returns ``[B, Hq, S, D]``."""
+        raise NotImplementedError
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         self.is_initialized = True
@@ -120,6 +128,23 @@ class StoreLayer(_Layer):
         return attend(q, keys, values, scale=scale, mask=mask, history=history, sinks=sinks, softcap=softcap)
 
 
+class HeadLayer(_Layer):
+    """A layer whose KV heads live in lanes of their own, so that each holds as many positions as it is given."""
+
+    def __init__(self, cache: SessionCache, lanes: range) -> None:
+        super().__init__(cache)
+        self.heads = [StoreLayer(cache, lane) for lane in lanes]
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None, sinks: Tensor | None
+    ) -> Tensor:
+        """As :meth:`StoreLayer.attend`, head by head."""
+        groups = q.shape[1] // len(self.heads)
+        learned = [None] * len(self.heads) if sinks is None else sinks.split(groups)
+        parts = zip(self.heads, q.split(groups, 1), k.split(1, 1), v.split(1, 1), learned, strict=True)
+        return torch.cat([head.attend(x, y, z, scale, softcap, sink) for head, x, y, z, sink in parts], 1)
+
+
 class RingLayer(_Layer):
     """A sliding-window layer: the newest ``window - 1`` positions, never ranked, never evicted by score."""
 
@@ -160,6 +185,7 @@ class SessionCache(Cache):
     Attributes:
         seen: logical length as the model sees it (the position of the next token).
         rows: newest query rows of a forward pass that are recorded; 0: none.
+        per_layer: lanes of one layer: one, or one for each KV head.
         queries, scales, softcaps, sink_logits: per lane, what the manager needs to compute attention mass.
         lane_frequencies: RoPE inverse frequencies of the lanes, where attention is to see keys at their index in the
             cache (StreamingLLM); else empty.
@@ -172,7 +198,9 @@ class SessionCache(Cache):
         make_store: Any,
         rows: int,
         lane_frequencies: Sequence[Tensor | None] = (),
+        per_layer: int = 1,
     ) -> None:
+        self.per_layer = per_layer
         self.seen = 0
         self.rows = rows
         self.records_queries = rows > 0
@@ -189,8 +217,9 @@ class SessionCache(Cache):
         lane = 0
         for window in windows:
             if window is None:
-                layers.append(StoreLayer(self, lane))
-                lane += 1
+                heads = range(lane, lane + per_layer)
+                layers.append(StoreLayer(self, lane) if per_layer == 1 else HeadLayer(self, heads))
+                lane += per_layer
             else:
                 layers.append(RingLayer(self, window))
         super().__init__(layers=layers)
@@ -231,6 +260,34 @@ class SessionCache(Cache):
         """bool ``[steps, n]``: the last ``steps`` of n slots are the queries' own."""
         key = (n, steps)
         if key not in self._masks:
+            if len(self._masks) == _MASKS:  # lanes of unequal lengths have little use for each other's
+                self._masks.clear()
             row = torch.arange(n - steps, n, device=device).unsqueeze(1)
             self._masks[key] = torch.arange(n, device=device) <= row
         return self._masks[key]
+
+
+class _Rows(_Layer):
+    """One layer of several sessions: each row of the batch attends in its own session's layer."""
+
+    def __init__(self, cache: Together, rows: list[_Layer]) -> None:
+        super().__init__(cache)
+        self.rows = rows
+        self.is_sliding = rows[0].is_sliding
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, scale: float, softcap: float | None, sinks: Tensor | None
+    ) -> Tensor:
+        each = [
+            row.attend(q[i : i + 1], k[i : i + 1], v[i : i + 1], scale, softcap, sinks)
+            for i, row in enumerate(self.rows)
+        ]
+        return torch.cat(each)
+
+
+class Together(Cache):
+    """The caches of several sessions, one a row of the batch, as a model sees them in a forward pass for all."""
+
+    def __init__(self, caches: Sequence[SessionCache]) -> None:
+        self.seen = max(cache.seen for cache in caches)
+        super().__init__(layers=[_Rows(self, list(rows)) for rows in zip(*(c.layers for c in caches), strict=True)])

@@ -56,6 +56,7 @@ class Engine:
         self.layer_types = list(getattr(config, "layer_types", None) or ["full_attention"] * len(self.windows))
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self._lanes_per_layer = heads if self.policy.shares is not None else 1
         self._token_layer_bytes = 2 * heads * dim * model.dtype.itemsize
         if self.policy.cache_positions:
             require_movable(model, self.policy.name)
@@ -115,11 +116,12 @@ class Engine:
     def new_cache(self) -> bridge.SessionCache:
         """An empty cache for one session."""
         recalls = self.policy.recall is not None
-        lanes = sum(window is None for window in self.windows)
+        each = self._lanes_per_layer
+        lanes = each * sum(window is None for window in self.windows)
         storage = self.policy.storage
         make = partial(
             _make_store,
-            RaggedStore if self.policy.budget.uneven else Store,
+            RaggedStore if self.policy.uneven else Store,
             lanes,
             int8=storage.int8,
             window=storage.window,
@@ -128,26 +130,29 @@ class Engine:
             columns=self.policy.ranker.columns,
             origins=recalls or self.policy.guard > 0,
             norms=self.policy.ranker.norms,
+            per_layer=each,
         )
         # A recall needs the newest query at least.
         rows = max(self.policy.ranker.rows, int(recalls)) if self.policy.evicts and lanes else 0
         frequencies = self.lane_frequencies()[0] if self.policy.cache_positions else []
-        return bridge.SessionCache(self.windows, make, rows, frequencies)
+        return bridge.SessionCache(self.windows, make, rows, frequencies, each)
 
     def lane_frequencies(self) -> tuple[list[Tensor | None], list[Tensor | None]]:
         """RoPE inverse frequencies of the lanes and of the rings."""
         freqs = inverse_frequencies(self.model, self.layer_types)
         pairs = list(zip(freqs, self.windows, strict=True))
-        return [f for f, w in pairs if w is None], [f for f, w in pairs if w is not None]
+        each = range(self._lanes_per_layer)
+        return [f for f, w in pairs if w is None for _ in each], [f for f, w in pairs if w is not None]
 
     @torch.no_grad()
-    def forward(self, ids: Tensor, positions: Tensor, cache: bridge.SessionCache) -> Tensor:
-        """Raw logits ``[V]`` after the last of ``ids`` ``[1, S]`` at ``positions`` ``[1, S]``."""
+    def forward(self, ids: Tensor, positions: Tensor, cache: bridge.SessionCache | bridge.Together) -> Tensor:
+        """Raw logits after the last of ``ids`` ``[B, S]`` at ``positions`` ``[B, S]``: ``[V]``, or ``[B, V]`` from the
+        caches of several sessions."""
         arguments: dict[str, Any] = {self._cache_argument: cache, "position_ids": positions, "use_cache": True}
         if self._keeps_logits:
             arguments["logits_to_keep"] = 1
         logits: Tensor = self.model(input_ids=ids, **arguments).logits
-        return logits[0, -1]
+        return logits[:, -1] if isinstance(cache, bridge.Together) else logits[0, -1]
 
 
 def _make_store(

@@ -8,6 +8,7 @@ from torch import Tensor
 from confkv import observe
 from confkv.archive import Archive
 from confkv.observe import QueryWindow, View
+from confkv.policies.adakv import scaled
 from confkv.policies.base import Policy
 from confkv.policies.budget import Past
 from confkv.policies.ranker import MASS_ROWS
@@ -16,6 +17,9 @@ from confkv.rows import used
 from confkv.store import HOLD, MASS, ORIGIN, POS, Store
 from confkv_kernels import attention_mass
 
+#: What :meth:`Ranker.score` is given of a store: mass or signal, positions, and which of them compete.
+Seen = tuple[Tensor, Tensor, Tensor]
+
 
 class Manager:
     """One policy over one store of one session.
@@ -23,9 +27,10 @@ class Manager:
     Attributes:
         archive: evicted positions, where the policy recalls; else None.
         rarity: how rare each token of the session is, where the policy guards the rarest; else None.
-        past: confidences of the decode steps so far.
+        past: confidences of the decode steps so far, each before any second look.
         window: the newest queries, where the policy's ranker attends with them.
-        allocation: positions of each lane, where the policy's budget follows the attention seen; empty before that.
+        allocation: positions of each lane, where the policy's budget follows the attention seen, or where the heads of
+            a layer share it: then without those that no head can drop. Empty before the first eviction.
     """
 
     def __init__(self, policy: Policy, store: Store, lexicon: Lexicon | None = None) -> None:
@@ -136,11 +141,20 @@ class Manager:
 
     def layer_budgets(self, nominal: int) -> list[int]:
         """Budget of each lane for a nominal budget."""
-        if self.allocation:
+        if self.allocation and self.policy.shares is None:
             return self.allocation
         if nominal not in self._budgets:
-            self._budgets[nominal] = self.policy.budget.per_layer(nominal, self.store.lanes)
+            self._budgets[nominal] = self._per_lane(nominal)
         return self._budgets[nominal]
+
+    def _per_lane(self, nominal: int) -> list[int]:
+        each, reserve = self.store.per_layer, self.policy.reserve
+        budgets = self.policy.budget.per_layer(nominal, self.store.lanes // each)
+        if not self.allocation:
+            return [n for n in budgets for _ in range(each)]
+        shares = [self.allocation[first : first + each] for first in range(0, self.store.lanes, each)]
+        pairs = zip(shares, budgets, strict=True)
+        return [reserve + x for share, n in pairs for x in scaled(share, n - reserve)]
 
     def evict(self, confidence: float | None, end: int) -> tuple[int | None, int]:
         """Bring every lane within its budget.
@@ -153,27 +167,34 @@ class Manager:
             the nominal budget (None: unlimited) and the number of (lane, position) pairs dropped.
         """
         nominal = self.policy.budget.at(confidence, self.past)
-        if confidence is not None:
-            self.past.add(confidence)
-        self._allocate(nominal, confidence, end)
+        seen = self._allocate(nominal, confidence, end)
         targets = self._targets(nominal)
         if targets is None:
             return nominal, 0
         assert nominal is not None
         self.archive_before(end)
-        score = self._scores(self.evictable(end, nominal), end)
+        score = self._scores(end, nominal, seen)
         if self.policy.block > 1:
             position = self.store.meta[:, :1, : score.shape[-1], POS]
             score, targets = by_block(score, position, self.store.lengths, targets, self.policy.block)
         return nominal, self.store.evict(score, targets)
 
-    def _allocate(self, nominal: int | None, confidence: float | None, end: int) -> None:
-        """Share the budget among the lanes, where that follows the attention seen."""
-        budget, store = self.policy.budget, self.store
-        if not budget.allocates or nominal is None or (confidence is not None and self.allocation):
-            return
-        if any(n - h > nominal for n, h in zip(store.lengths, store.held, strict=True)):
+    def _allocate(self, nominal: int | None, confidence: float | None, end: int) -> Seen | None:
+        """Share the budget among the lanes, where that follows the attention seen; returns what it had to look at."""
+        budget, store, shares = self.policy.budget, self.store, self.policy.shares
+        if nominal is None or (confidence is not None and self.allocation):
+            return None
+        if shares is not None and self._targets(nominal) is not None:
+            mass, position, free = seen = self._seen(end)
+            score = torch.where(free, self.policy.ranker.across_heads(mass, position, free, end), float("-inf"))
+            base = [n - self.policy.reserve for n in budget.per_layer(nominal, store.lanes // store.per_layer)]
+            score, position = (x.unflatten(0, (-1, store.per_layer)).flatten(1, 2) for x in (score, position))
+            self.allocation = shares.allocate(score, position, base)
+            self._budgets.clear()
+            return seen
+        if budget.allocates and any(n - h > nominal for n, h in zip(store.lengths, store.held, strict=True)):
             self.allocation = budget.allocate(View(store, self.window, end).window_mass())
+        return None
 
     def archive_before(self, end: int) -> None:
         """Archive whatever an eviction could drop now; ``end`` is the position of the next token."""
@@ -201,21 +222,29 @@ class Manager:
         return free if min(lengths) == n else free & used(lengths, n, free.device)
 
     def evictable(self, end: int, nominal: int) -> Tensor:
-        """:meth:`competes` less the rarest tokens, of which every lane guards a share of its budget."""
-        free = self.competes(end)
+        """:meth:`competes` less the rarest tokens, on which every lane spends a share of its budget."""
+        return self._unguarded(self.competes(end), nominal)
+
+    def _unguarded(self, free: Tensor, nominal: int) -> Tensor:
         if self.rarity is None:
             return free
         counts = [self.policy.guarded(budget) for budget in self.layer_budgets(nominal)]
         origin = self.store.meta[:, : free.shape[1], : free.shape[2], ORIGIN]
         return free & ~self.rarity.rarest(origin, free, counts)
 
-    def _scores(self, free: Tensor, end: int) -> Tensor:
-        meta = self.store.meta[:, :, : free.shape[-1]]
+    def _seen(self, end: int) -> Seen:
+        n = max(self.store.lengths)
+        meta = self.store.meta[:, :, :n]
         signal = self.policy.ranker.signal(View(self.store, self.window, end))
         mass, position = meta[..., MASS] if signal is None else signal, meta[..., POS]
         if self.policy.scope == "layer":
             mass = mass.mean(1, keepdim=True) if self.needs_mass or signal is not None else mass[:, :1]
             position = position[:, :1]
+        return mass, position, self.competes(end)
+
+    def _scores(self, end: int, nominal: int, seen: Seen | None) -> Tensor:
+        mass, position, free = self._seen(end) if seen is None else seen
+        free = self._unguarded(free, nominal)
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))
 
@@ -246,6 +275,7 @@ class Manager:
         """Inverse of :meth:`state`."""
         self.past = Past([float(x) for x in state["past"]], int(state["past_count"]))
         self.allocation = [int(x) for x in state["allocation"]]
+        self._budgets.clear()
         held = {key[7:]: value for key, value in state.items() if key.startswith("window.")}
         if self.window is not None and held:
             self.window.load_state(held, self.store.device)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from confkv.errors import ConfkvError
 from confkv.rope import rotate
-from confkv.store import PROTECTED
+from confkv.store import ORIGIN, PROTECTED, Store
 
 if TYPE_CHECKING:
     from confkv.session import Session
@@ -30,7 +31,8 @@ def _require(session: Session, end: int, steps: int) -> None:
 def check_room(session: Session, held: list[int], releases: bool) -> None:
     """Raise what :func:`rebase_if_needed` would raise on the way, before anything is changed.
 
-    During prefill the number of survivors does not depend on what the tokens are, so it can be counted ahead.
+    During prefill the number of survivors does not depend on what the tokens are, so it can be counted ahead; where
+    shares follow the attention seen, the most that a lane may get is counted.
 
     Args:
         held: why each of the tokens to come does not compete.
@@ -42,13 +44,20 @@ def check_room(session: Session, held: list[int], releases: bool) -> None:
     store, position = cache.store, cache.seen
     if not policy.evicts:
         _require(session, position, len(held))
-    lanes = sum(window is None for window in session.engine.windows)
+    layers = sum(window is None for window in session.engine.windows)
+    lanes = layers * cache.per_layer
     lengths, kept = (store.lengths, store.held) if store is not None else ([0] * lanes, [0] * lanes)
     if store is not None and releases:
         kept = store.held_after_release()
     nominal = policy.budget.at(None)
     assert nominal is not None
-    budgets = policy.budget.per_layer(nominal, lanes)
+    budgets = policy.budget.per_layer(nominal, layers)
+    if policy.shares is not None:
+        most = [policy.reserve + policy.shares.most(n - policy.reserve, cache.per_layer) for n in budgets]
+        budgets = [n for n in most for _ in range(cache.per_layer)]
+        if session._manager is not None:
+            # Shares taken at a smaller budget were rounded there, and scale with it.
+            budgets = [max(pair) for pair in zip(budgets, session._manager.layer_budgets(nominal), strict=True)]
     rings = [(ring.length, ring.window - 1) for ring in cache.rings]
     for start in range(0, len(held), session.engine.chunk):
         lengths = [min(n, k + b) for n, k, b in zip(lengths, kept, budgets, strict=True)]
@@ -74,7 +83,7 @@ def rebase_if_needed(session: Session, steps: int) -> None:
     _require(session, end, steps)
     lane_freqs, ring_freqs = session.engine.lane_frequencies()
     if store is not None:
-        origins = [session.original_positions(lane) for lane in range(store.lanes)]
+        origins = [lane_origins(session, store, lane) for lane in range(store.lanes)]
         store.rebase(end, lane_freqs)
         store.shift = session.seen - end
         if not store.origins:
@@ -92,6 +101,30 @@ def rebase_if_needed(session: Session, steps: int) -> None:
     cache.seen = end
     session._counts["rebases"] += 1
     session._seconds["manage"] += time.perf_counter() - start
+
+
+def layer_origins(session: Session, layer: int) -> Tensor:
+    """:meth:`Session.original_positions`."""
+    store = session.cache.store
+    if store is None:
+        return torch.zeros(0, 0, dtype=torch.int64)
+    first = layer * store.per_layer
+    each = [lane_origins(session, store, lane) for lane in range(first, first + store.per_layer)]
+    longest = max(rows.shape[1] for rows in each)
+    return torch.cat([pad(rows, (longest - rows.shape[1], 0), value=-1) for rows in each])
+
+
+def lane_origins(session: Session, store: Store, lane: int) -> Tensor:
+    """Indices into the session's tokens of what a lane keeps, ``[H, n]`` int64, increasing in each row."""
+    if store.origins:
+        return store.meta[lane, :, : store.lengths[lane], ORIGIN].long().sort(-1).values
+    now = store.positions(lane)
+    if not session._origins:
+        return now
+    # A re-basing keeps the order of positions, so sorted ones give sorted origins.
+    table = session._origins[lane]
+    end = table.shape[1]
+    return torch.where(now < end, table.gather(1, now.clamp(max=end - 1)), now + session._shift)
 
 
 def _remember_origins(session: Session, origins: list[Tensor], end: int) -> None:

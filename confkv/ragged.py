@@ -13,7 +13,8 @@ from confkv_kernels import History
 
 
 class RaggedStore(Store):
-    """A :class:`Store` whose memory follows the length of each lane, where budgets differ between layers.
+    """A :class:`Store` whose memory follows the length of each lane, where budgets differ between layers,
+    or between the heads of a layer: then each head is a lane.
 
     Each lane is a store of its own, ``[1, H, cap_g, D]``. Metadata is a few numbers a slot and stays stacked, so that
     ranking still runs once for the whole model; the lanes' metadata are views of it. What moves keys and values goes
@@ -24,10 +25,18 @@ class RaggedStore(Store):
     """
 
     def __init__(
-        self, lanes: int, heads: int, dim: int, dtype: torch.dtype, device: torch.device | str, **options: Any
+        self,
+        lanes: int,
+        heads: int,
+        dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        *,
+        per_layer: int = 1,
+        **options: Any,
     ) -> None:
         self._parts = [Store(1, heads, dim, dtype, device, **options) for _ in range(lanes)]
-        super().__init__(lanes, heads, dim, dtype, device, **options)
+        super().__init__(lanes, heads, dim, dtype, device, per_layer=per_layer, **options)
         self.by_lane = self.gives_back = True
         for part in self._parts:
             part.gives_back = True

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from confkv.archive import Archive
-from confkv.confidence import confidence
 from confkv.rows import open_slots, used, value_norms, write_rows
 from confkv.store import MASS, ORIGIN, POS, Store
 from confkv_kernels import page_scores
@@ -155,56 +154,28 @@ def recall(session: Session, coming: int = 0) -> int:
     return brought
 
 
-def judge(session: Session, ids: Tensor, at: Tensor, rings: Contents) -> bool:
-    """Note the confidence of a decode step, and tell whether it is one with recall; a second look is taken here.
-
-    Args:
-        ids, at, rings: as in :func:`look`.
-    """
-    assert session._logits is not None
-    session._confidence = confidence(session._logits)
-    policy = session.engine.policy.recall
-    if policy is None or not policy.fires(session._confidence, session.seen):
-        return False
-    if policy.look:
-        session._recalled = look(session, ids, at, rings)
-        session._looked = session._recalled > 0
-        if session._looked:
-            session._confidence = confidence(session._logits)
-    return True
-
-
-def look(session: Session, ids: Tensor, at: Tensor, rings: Contents) -> int:
-    """Run the token of the forward pass just made again, with pages recalled for its own queries.
-
-    Where nothing comes back the pass stands: the token could see nothing that it did not see.
-
-    Args:
-        ids, at: what the pass was given, ``[1, 1]`` each.
-        rings: keys and values of the sliding-window layers before it.
+def brought_for_look(session: Session) -> int:
+    """Take the token of the pass just made back out of the store and recall for its queries.
 
     Returns:
-        what :func:`recall` brought back.
+        what :func:`recall` brought back; where that is 0 the token is in the store as before.
     """
-    cache = session.cache
-    store = cache.store
+    store = session.cache.store
     if store is None:
         return 0
     store.n_fp = [n - 1 for n in store.n_fp]
     brought = recall(session, coming=1)
     if not brought:
         store.n_fp = [n + 1 for n in store.n_fp]
-        return 0
-    start = time.perf_counter()
-    for ring, (k, v) in zip(cache.rings, rings, strict=True):
-        ring.k, ring.v = k, v
-    cache.begin(1)
-    session._logits = session.engine.forward(ids, at, cache)
-    session._counts["looks"] += 1
-    session._seconds["look"] += time.perf_counter() - start
     return brought
 
 
+def put_back(session: Session, rings: Contents) -> None:
+    """Give the sliding-window layers what they held before the pass that is run again."""
+    for ring, (k, v) in zip(session.cache.rings, rings, strict=True):
+        ring.k, ring.v = k, v
+
+
 def ring_contents(rings: list[RingLayer]) -> Contents:
-    """Keys and values of sliding-window layers, for :func:`look` to put back; a pass replaces the tensors."""
+    """Keys and values of sliding-window layers, for :func:`put_back`; a pass replaces the tensors."""
     return [(ring.k, ring.v) for ring in rings]

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from confkv import checkpoint, positions
+from confkv import checkpoint, positions, step
 from confkv.checkpoint import Mark as Mark
 from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
-from confkv.recall import judge, recall, ring_contents
+from confkv.recall import recall
 from confkv.sampling import sample
-from confkv.store import FRESH, ORIGIN, PINNED, PROTECTED, SINK
+from confkv.step import Phase
+from confkv.store import FRESH, PINNED, PROTECTED
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
     from confkv.engine import Engine
-
-Phase = Literal["prefill", "decode"]
 
 #: Why the positions of a segment do not compete. Everything else competes from the start.
 SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": FRESH, "text": 0}
@@ -123,56 +123,7 @@ class Session:
 
     def _feed(self, ids: list[int], held: list[int], phase: Phase, left: int = 0) -> None:
         """One forward pass and the management after it; ``left`` more tokens follow before the session is read."""
-        steps, cache, engine = len(ids), self.cache, self.engine
-        try:
-            positions.rebase_if_needed(self, steps)
-        except ConfkvError:
-            if phase == "decode":
-                self.pending = ids[0]  # not fed: it still waits
-            raise
-        start = time.perf_counter()
-        device = engine.model.device
-        first = cache.seen
-        at = torch.arange(first, first + steps, device=device).unsqueeze(0)
-        rings = ring_contents(cache.rings) if engine.policy.looks else []
-        cache.begin(steps)
-        tokens = torch.tensor([ids], device=device)
-        self._logits = engine.forward(tokens, at, cache)
-        forwarded, aside = time.perf_counter(), self._seconds["recall"] + self._seconds["look"]
-        uncertain = phase == "decode" and judge(self, tokens, at, rings)
-        sinks = engine.policy.sinks
-        hold = [h + (SINK if self.seen + i < sinks else 0) for i, h in enumerate(held)]
-        cache.seen += steps
-        self._counts["seen"] += steps
-        if cache.store is not None:
-            cache.store.commit(first, hold if any(hold) else [], steps)
-        self._manage(phase, left, uncertain)
-        if uncertain and not engine.policy.looks:
-            self._recalled = recall(self)
-        aside = self._seconds["recall"] + self._seconds["look"] - aside
-        self._seconds[phase] += forwarded - start
-        self._seconds["manage"] += time.perf_counter() - forwarded - aside
-        allocated = self._allocated()
-        self._bytes["peak"] = max(self._bytes["peak"], allocated)
-        self._bytes["sum"] += allocated
-        self._counts["forwards"] += 1
-
-    def _manage(self, phase: Phase, left: int, uncertain: bool) -> None:
-        """Mass, eviction, quantising; in decoding the confidence sets the budget, or the gate of a recall."""
-        cache = self.cache
-        if cache.store is None:
-            return
-        c = self._confidence if phase == "decode" else None
-        if phase == "decode" and self.engine.policy.recall is not None:
-            c = None if uncertain else float("inf")
-        if self._manager is None:
-            self._manager = Manager(self.engine.policy, cache.store, self.engine.lexicon)
-        self._manager.read(self.tokens, self.seen)
-        if cache.queries and self._manager.wants(left, c):
-            self._manager.record(cache.queries, cache.scales, cache.softcaps, cache.sink_logits)
-        self._budget, dropped = self._manager.evict(c, cache.seen)
-        self._counts["evictions"] += dropped
-        cache.store.age()
+        step.feed([self], [ids], [held], phase, left)
 
     def _timed_confidence(self) -> None:
         start = time.perf_counter()
@@ -250,17 +201,7 @@ class Session:
         Raises:
             ConfkvError: nothing was fed yet, or a sampled token waits (:meth:`retract` it or :meth:`extend` first).
         """
-        if self._logits is None or self.pending is not None:
-            raise ConfkvError("score() needs a session that was extended and has no sampled token waiting")
-        out = []
-        for token in ids:
-            start = time.perf_counter()
-            out.append(float(self._logits.float().log_softmax(-1)[token]))
-            self.tokens.append(token)
-            self._recalled, self._looked = 0, False
-            self._feed([token], [0], "decode")
-            self._record(time.perf_counter() - start)
-        return out
+        return step.score([self], [ids])[0]
 
     def retract(self) -> int | None:
         """Take back the last sampled token, which still waits to be fed: a stop token after which the reply is to go
@@ -273,23 +214,13 @@ class Session:
     # -- positions ----------------------------------------------------------------------------------------------
 
     def original_positions(self, lane: int) -> Tensor:
-        """Indices into :attr:`tokens` of what a lane (evictable layer) keeps.
+        """Indices into :attr:`tokens` of what an evictable layer keeps.
 
         Returns:
             ``[H, n]`` int64, strictly increasing in each row: which positions are kept, not where the store has them.
+            Where heads have budgets of their own, n is the most that one keeps, and shorter rows begin with -1.
         """
-        if self.cache.store is None:
-            return torch.zeros(0, 0, dtype=torch.int64)
-        if self.cache.store.origins:
-            n = self.cache.store.lengths[lane]
-            return self.cache.store.meta[lane, :, :n, ORIGIN].long().sort(-1).values
-        now = self.cache.store.positions(lane)
-        if not self._origins:
-            return now
-        # A re-basing keeps the order of positions, so sorted ones give sorted origins.
-        table = self._origins[lane]
-        end = table.shape[1]
-        return torch.where(now < end, table.gather(1, now.clamp(max=end - 1)), now + self._shift)
+        return positions.layer_origins(self, lane)
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -306,10 +237,12 @@ class Session:
         kinds["ring"] = sum(r.k.nbytes + r.v.nbytes for r in self.cache.rings if r.k is not None and r.v is not None)
         return kinds
 
-    def _kept_per_layer(self) -> list[int]:
+    def _kept_per_layer(self) -> list[float]:
+        """Positions of each layer, the mean over heads that differ."""
+        each = self.cache.per_layer
         lengths = iter(self.cache.store.lengths if self.cache.store is not None else [])
         rings = iter(self.cache.rings)
-        return [next(rings).length if w is not None else next(lengths, 0) for w in self.engine.windows]
+        return [next(rings).length if w else sum(islice(lengths, each)) / each for w in self.engine.windows]
 
     def _kept(self) -> float:
         kept = self._kept_per_layer()
@@ -322,13 +255,13 @@ class Session:
         archive = self._manager.archive if self._manager is not None else None
         return SessionStats(
             tokens_seen=self.seen,
-            kept_per_layer=self._kept_per_layer(),
+            kept_per_layer=[round(kept) for kept in self._kept_per_layer()],
             bytes_by_kind=kinds,
             bytes=sum(kinds.values()),
             peak_bytes=self._bytes["peak"],
             mean_bytes=self._bytes["sum"] / max(self._counts["forwards"], 1),
             full_bytes=self.engine.full_bytes(self.seen),
-            evictions=self._counts["evictions"],
+            evictions=self._counts["evictions"] // self.cache.per_layer,
             rebases=self._counts["rebases"],
             decode_steps=len(self.steps),
             seconds=dict(self._seconds),

@@ -1,10 +1,10 @@
 """The mixed store: keys and values of every evictable layer, a full-precision part and an optional INT8 history.
 
-A *lane* is one layer of one session. All lanes share stacked buffers, so that ranking, compaction and quantising run
-once for the whole model, and each lane has its own length; :class:`confkv.ragged.RaggedStore` gives each buffers of its
-own. Slots of a lane are contiguous. In INT8 mode a lane holds
-``[history (INT8)] [sinks (fp)] [window (fp)]``; otherwise everything is in the full-precision part. Slot order is not
-position order: attention does not depend on it, and every slot carries its position.
+A *lane* is one layer of one session, or one KV head of it where heads have budgets of their own. All lanes share
+stacked buffers, so that ranking, compaction and quantising run once for the whole model, and each has its own length;
+:class:`confkv.ragged.RaggedStore` gives each buffers of its own. Slots of a lane are contiguous: in INT8 mode
+``[history (INT8)] [sinks (fp)] [window (fp)]``, else all in the full-precision part. Slot order is not position order:
+attention does not depend on it, and every slot carries its position.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Store:
     """Keys and values of ``lanes`` layers.
 
     Args:
-        lanes: number of evictable layers, G.
-        heads, dim: KV heads and head dimension.
+        lanes: number of evictable layers, G; times the KV heads where each of them is a lane.
+        heads, dim: KV heads of a lane and head dimension.
         dtype, device: of the full-precision part.
         int8: keep positions older than ``window`` as INT8.
         window: newest positions that stay in full precision.
@@ -41,6 +41,7 @@ class Store:
         columns: columns of metadata that the ranker fills itself; they are the last ones.
         origins: whether metadata has the column ORIGIN.
         norms: whether it has a column for the L1 norm of the slot's value, as it was before INT8.
+        per_layer: lanes of one layer; they follow each other.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Store:
         columns: int = 0,
         origins: bool = False,
         norms: bool = False,
+        per_layer: int = 1,
     ) -> None:
+        self.per_layer = per_layer
         self.lanes, self.heads, self.dim = lanes, heads, dim
         self.dtype, self.device = dtype, torch.device(device)
         self.int8, self.window, self.sinks, self.evicts = int8, window, sinks, evicts

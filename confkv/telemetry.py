@@ -66,7 +66,8 @@ class SessionStats:
 
     Attributes:
         tokens_seen: logical length, every token that was ever fed.
-        kept_per_layer: physical length of each layer, sliding-window layers included.
+        kept_per_layer: physical length of each layer, sliding-window layers included; the mean over its heads, to the
+            nearest, where heads have budgets of their own.
         bytes_by_kind: bytes allocated: ``fp`` (keys and values in the model's dtype), ``int8`` (codes), ``scales``,
             ``meta`` (mass, position, hold), ``ring`` (sliding-window layers), ``index`` (page centres of the archive
             where they live on the device).
@@ -74,7 +75,7 @@ class SessionStats:
             are bytes of the device.
         host_bytes: bytes allocated for the archive in host memory.
         full_bytes: what full KV holds at this logical length, without any slack.
-        evictions: (layer, position) pairs dropped.
+        evictions: (layer, position) pairs dropped, the mean over heads where they have budgets of their own.
         rebases: times the survivors were moved to compact positions.
         recalls: times that positions came back from the archive, for second looks or otherwise.
         recalled: (layer, position) pairs that came back, the mean over heads where each head has its own.

@@ -1,14 +1,17 @@
-"""What a policy is: five orthogonal choices, no state. State lives in the session's store."""
+"""What a policy is: orthogonal choices, no state. State lives in the session's store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from confkv.errors import PolicyError
 from confkv.policies.budget import Budget, Unlimited
 from confkv.policies.ranker import Ranker, Recency
 from confkv.policies.recall import Recall
+
+if TYPE_CHECKING:
+    from confkv.policies.adakv import HeadShares
 
 Scope = Literal["layer", "head"]
 
@@ -28,7 +31,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Policy:
-    """One composition of the five axes.
+    """One composition of the axes.
 
     Attributes:
         name: name in the registry.
@@ -43,7 +46,8 @@ class Policy:
         cache_positions: attention sees a key at its index in the cache, not at its position in the text.
         recall: when and how evicted positions come back; None: never.
         guard: share of each layer's budget that is spent on the rarest tokens (:class:`confkv.rarity.Rarity`), whatever
-            the ranker says.
+            the ranker says; of each head's, where those have budgets of their own.
+        shares: how the heads of a layer share its budget; None: each gets as much as the others.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Policy:
     cache_positions: bool = False
     recall: Recall | None = None
     guard: float = 0.0
+    shares: HeadShares | None = None
 
     def __post_init__(self) -> None:
         if self.protect < 1:
@@ -84,24 +89,43 @@ class Policy:
                 f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "
                 f"({self.protect} + {self.sinks}); raise the budget or lower protect or sinks"
             )
-        if smallest is not None and self.guard and smallest - self.guarded(smallest) < self.protect + self.sinks + cut:
+        left = smallest - int(self.guard * smallest) if smallest is not None else 0
+        if smallest is not None and left < self.protect + self.sinks + cut:
             raise PolicyError(
-                f"policy {self.name}: guard={self.guard:g} leaves {smallest - self.guarded(smallest)} of the smallest "
+                f"policy {self.name}: guard={self.guard:g} leaves {left} of the smallest "
                 f"budget ({smallest}), less than protect + sinks + block ({self.protect} + {self.sinks} + {cut}); "
                 "raise the budget or lower one of them"
             )
         if self.recall is not None and self.recall.page > self.protect:
             # Pages are archived whole, before the first of their positions can be evicted.
             raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
+        if self.shares is not None and self.scope == "layer":
+            raise PolicyError(f"policy {self.name}: heads=ada needs scope=head; heads that share one set keep as much")
+        if self.shares is not None and (self.recall is not None or self.cache_positions):
+            # Both take it that the heads of a layer hold equally many.
+            raise PolicyError(f"policy {self.name}: heads with budgets of their own go with neither recall nor -rel")
 
     def guarded(self, budget: int) -> int:
-        """Positions that are guarded, at most, of a layer's budget."""
-        return int(self.guard * budget)
+        """Positions that are guarded, at most, of a layer's budget, or of a head's.
+
+        A share may leave a head little more than what it cannot drop; no more than the rest is guarded there.
+        """
+        return min(int(self.guard * budget), budget - self.reserve)
 
     @property
     def looks(self) -> bool:
         """Whether uncertain tokens are run again with recalled positions."""
         return self.recall is not None and self.recall.look
+
+    @property
+    def uneven(self) -> bool:
+        """Whether layers, or the heads of a layer, may differ in how many positions they keep."""
+        return self.budget.uneven or self.shares is not None
+
+    @property
+    def reserve(self) -> int:
+        """The part of a budget that no head can put to another use: the newest positions and the sinks."""
+        return self.protect + self.sinks
 
     @property
     def evicts(self) -> bool:

@@ -33,6 +33,21 @@ class Past:
         if len(self.values) > _MEMORY:
             del self.values[0]
 
+    def quantile(self, below: float) -> float | None:
+        """The confidence that a share ``below`` of those remembered are below; None while they are too few."""
+        if len(self.values) < _WARM:
+            return None
+        return sorted(self.values)[min(round(below * len(self.values)), len(self.values) - 1)]
+
+
+def rounded(values: list[float], total: int) -> list[int]:
+    """Whole numbers that add up to ``total``, as the values do; what is cut off goes to the largest remainders."""
+    whole = [int(x + 1e-6) for x in values]
+    by_rest = sorted(range(len(values)), key=lambda i: (round(whole[i] - values[i], 6), i))
+    for i in by_rest[: total - sum(whole)]:
+        whole[i] += 1
+    return whole
+
 
 class Budget:
     """Positions to keep, over time (confidence) and depth (layer)."""
@@ -137,9 +152,8 @@ class ByConfidence(Budget):
             if self.shuffle and past.values:
                 draw = random.Random(self.shuffle * 1_000_003 + past.count)
                 confidence = draw.choice(past.values)
-            if self.adaptive and len(past.values) >= _WARM:
-                rank = round((1.0 - self.adaptive) * len(past.values))
-                tau = sorted(past.values)[min(rank, len(past.values) - 1)]
+            if self.adaptive and (quantile := past.quantile(1.0 - self.adaptive)) is not None:
+                tau = quantile
         return self.n_high if confidence is not None and confidence >= tau else self.n_low
 
 

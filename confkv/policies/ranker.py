@@ -80,6 +80,10 @@ class Ranker:
         """
         return mass
 
+    def across_heads(self, mass: Tensor, position: Tensor, free: Tensor, seen: int) -> Tensor:
+        """Scores that compare between the heads of a layer, ``[G, h, n]``; arguments as for :meth:`score`."""
+        return self.score(mass, position, free, seen)
+
 
 def by_rank(score: Tensor, position: Tensor) -> Tensor:
     """Scores replaced by their ranks; equal scores are ranked by position, so that the newer stays.

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from confkv.errors import PolicyError
-from confkv.policies import controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
+from confkv.policies import adakv, controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
+from confkv.policies.adakv import HEADS, with_shares
 from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.mean import MeanMass
@@ -51,23 +52,24 @@ def _compose(name: str, spec: str, p: dict[str, Value], budget: Budget) -> Polic
 
 
 def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    return _compose(name, spec, p, _by_confidence(p))
+    return with_shares(_compose(name, spec, p, _by_confidence(p)), p)
 
 
 def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
     base, budget = _by_confidence(p), Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio"))
     if _one_of(p, "curve", "paper", "pyramidkv") == "paper":
-        return _compose(name, spec, p, budget)
+        return with_shares(_compose(name, spec, p, budget), p)
     # The least that a layer can do with: all that does not compete, and a guard's share of the whole.
     block = int(p["block"]) if int(p["block"]) > 1 else 0
     least = math.ceil((int(p["protect"]) + int(p["sinks"]) + block) / (1.0 - min(fraction(p, "guard"), 0.99)))
-    return _compose(name, spec, p, ConfidentPyramid(base, least))
+    return with_shares(_compose(name, spec, p, ConfidentPyramid(base, least)), p)
 
 
 def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
     protect, sinks, ranker = int(p["protect"]), int(p["sinks"]), MeanMass(flag(p, "values"))
     guard = fraction(p, "guard")
-    return Policy(name, spec, _by_confidence(p), ranker, scope(p), storage(p), protect, sinks, guard=guard)
+    policy = Policy(name, spec, _by_confidence(p), ranker, scope(p), storage(p), protect, sinks, guard=guard)
+    return with_shares(policy, p)
 
 
 def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
@@ -80,6 +82,8 @@ def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
 def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
     recall = Recall(
         look=name == "confkv-look",
+        looks=float(p.get("looks", 0.0)),
+        look_gate=_one_of(p, "look_gate", "confidence", "random") if "look_gate" in p else "confidence",
         gate=_one_of(p, "gate", "confidence", "always", "random"),
         tau=float(p["tau"]),
         rate=fraction(p, "rate"),
@@ -89,7 +93,7 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         megabytes=float(p["archive_mb"]),
         index=_one_of(p, "index", "host", "device"),
     )
-    return replace(_confkv(name, spec, p), recall=recall)
+    return replace(_compose(name, spec, p, _by_confidence(p)), recall=recall)
 
 
 _CONF: dict[str, Value] = {
@@ -121,10 +125,14 @@ _MEAN: dict[str, Value] = {
     "shuffle": 0,
     "guard": 0.0,
     **STORAGE,
+    **HEADS,
 }
 
 _RECALL: dict[str, Value] = {
     **_CONF,
+    # One budget: what came back for the next token must survive a confident step to be of use to it.
+    "n_high": 192,
+    "n_low": 192,
     "gate": "confidence",
     "rate": 0.5,
     "seed": 0,
@@ -147,14 +155,19 @@ _REGISTRY: dict[str, Entry] = {
         _window,
     ),
     "confkv": Entry(
-        PolicyInfo("confkv", "budget by confidence, ranked by attention mass (EMA) and recency", _CONF, _CONF_KV),
+        PolicyInfo(
+            "confkv",
+            "budget by confidence, ranked by attention mass (EMA) and recency",
+            {**_CONF, **HEADS},
+            _CONF_KV,
+        ),
         _confkv,
     ),
     "confkv-l": Entry(
         PolicyInfo(
             "confkv-l",
             "confkv with a pyramid over depth: deeper layers keep less (curve=pyramidkv: N on average)",
-            {**_CONF, "floor": 96, "ratio": 0.5, "curve": "paper"},
+            {**_CONF, "floor": 96, "ratio": 0.5, "curve": "paper", **HEADS},
             _CONF_KV,
         ),
         _confkv_l,
@@ -172,8 +185,7 @@ _REGISTRY: dict[str, Entry] = {
         PolicyInfo(
             "confkv-recall",
             "confkv whose evicted positions come back from an archive after an uncertain step",
-            # One budget: what came back for the next token must survive a confident step to be of use to it.
-            {**_RECALL, "n_high": 192, "n_low": 192},
+            _RECALL,
             _CONF_KV,
         ),
         _recall,
@@ -181,8 +193,8 @@ _REGISTRY: dict[str, Entry] = {
     "confkv-look": Entry(
         PolicyInfo(
             "confkv-look",
-            "confkv that runs an uncertain token again with positions recalled for it",
-            _RECALL,
+            "confkv-recall that runs its least certain tokens again with positions recalled for them",
+            {**_RECALL, "looks": 0.25, "look_gate": "confidence"},
             _CONF_KV,
         ),
         _recall,
@@ -196,6 +208,7 @@ _REGISTRY: dict[str, Entry] = {
             snapkv.ENTRY,
             pyramidkv.ENTRY,
             zigzag.ENTRY,
+            adakv.ENTRY,
             tova.ENTRY,
             knorm.ENTRY,
             *controls.ENTRIES,

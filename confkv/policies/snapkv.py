@@ -68,6 +68,9 @@ class ObservationWindow(Ranker):
     def score(self, mass: Tensor, position: Tensor, free: Tensor, seen: int) -> Tensor:
         return by_rank(mass, position)
 
+    def across_heads(self, mass: Tensor, position: Tensor, free: Tensor, seen: int) -> Tensor:
+        return mass  # a head's ranks say nothing of another's
+
 
 #: Parameters of every policy that ranks so. ``w`` is the observation window here; ``fp`` is what ``w`` is elsewhere.
 PARAMS: dict[str, Value] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from confkv.errors import PolicyError
 from confkv.policies.base import Policy
-from confkv.policies.budget import Budget, Past
+from confkv.policies.budget import Budget, Past, rounded
 from confkv.policies.params import Entry, PolicyInfo, Value, at_least, fraction
 from confkv.policies.snapkv import PARAMS, compose
 
@@ -68,11 +68,7 @@ class ByUncertainty(Budget):
                 out[i] += given
                 left -= given
             open_ = {i for i in open_ if out[i] < most - 1e-9}
-        whole = [int(x + 1e-6) for x in out]
-        by_rest = sorted(range(layers), key=lambda i: (whole[i] - out[i], i))
-        for i in by_rest[: self.n * layers - sum(whole)]:
-            whole[i] += 1
-        return whole
+        return rounded(out, self.n * layers)
 
 
 def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:

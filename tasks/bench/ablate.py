@@ -106,7 +106,7 @@ def run(options: Options, method: str = "confkv", chosen: str = "all") -> PplSum
         main = dataclasses.replace(checked.candidates[0], label="full method")
         others = [*checked.candidates[1:], *without, *swept]
         if wants_parts and "gate" in parameters(method):
-            others.append(_random_gate(bench, method, main, checked.match))
+            others.append(_random_steps(bench, method, main, checked.match))
         rows, pairs = compare(bench, [main, *others], checked.match)
         notes = [f"left out: {', '.join(left_out)}"] if left_out else []
         summary = PplSummary(
@@ -120,9 +120,13 @@ def run(options: Options, method: str = "confkv", chosen: str = "all") -> PplSum
     return summary
 
 
-def _random_gate(bench: Bench, method: str, main: Candidate, match: Candidate | None) -> Candidate:
-    """Recall on random steps, as many of them as the method itself was uncertain at."""
+def _random_steps(bench: Bench, method: str, main: Candidate, match: Candidate | None) -> Candidate:
+    """Looks (or, where the method has none, recalls) on random steps, as many of them as the method itself made."""
     rows, _ = compare(bench, [main], match)
     bench.notes.clear()
-    share = next(row for row in rows if row.policy == main.label).confident_share
-    return candidate(with_parameters(method, gate="random", rate=round(1 - share, 4)), "recall on random steps")
+    row = next(row for row in rows if row.policy == main.label)
+    if "look_gate" in parameters(method):
+        random = with_parameters(method, look_gate="random", looks=round(row.looks / row.tokens, 4))
+        return candidate(random, "looks on random steps")
+    random = with_parameters(method, gate="random", rate=round(1 - row.confident_share, 4))
+    return candidate(random, "recall on random steps")

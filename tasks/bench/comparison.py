@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -10,9 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from confkv.errors import PolicyError
 from confkv.policies import Policy
-from tasks.bench.decode import Run, decode, identity, slots_for
-from tasks.bench.matching import Candidate, candidate, fill, solve
+from tasks.bench.decode import Job, Run, decode, identity, slots_for
+from tasks.bench.matching import Build, Candidate, candidate, fill, solve
 from tasks.bench.model import Model
 from tasks.bench.progress import Progress
 from tasks.bench.results import ResultLog
@@ -69,6 +71,15 @@ class Pair(Record):
     difference: Interval
 
 
+@dataclass(frozen=True)
+class Plan:
+    """A policy to run on some segments: what the table calls it, and the slots it is allocated (0: as it grows)."""
+
+    policy: Policy
+    label: str
+    slots: int = 0
+
+
 @dataclass
 class Bench:
     """Runs of one model over given segments, measured once each.
@@ -76,6 +87,7 @@ class Bench:
     Attributes:
         prefix: tokens prefilled before the first scored one. tokens: scored tokens a segment.
         calibrate: tokens of a calibration run; never more than ``tokens``.
+        together: runs decoded at once, at most.
     """
 
     model: Model
@@ -85,33 +97,70 @@ class Bench:
     calibrate: int
     log: ResultLog[Run]
     progress: Progress
+    together: int = 16
     notes: list[str] = field(default_factory=list)
 
-    def run(self, policy: Policy, segment: Segment, tokens: int, label: str, slots: int = 0) -> Run:
-        """One run, from the log where it is there."""
+    def measure(self, plans: Sequence[Plan], segments: list[Segment], tokens: int) -> list[list[Run]]:
+        """Each plan on each segment, from the log where it is there; the others together.
 
-        def measure() -> Run:
-            self.progress.begin(label, tokens)
-            done = decode(self.model, policy, segment, self.prefix, tokens, self.progress.advance, slots)
-            where = f"{segment.text.name}+{segment.start}"
-            self.progress.say(
-                f"{label} [{policy.spec}] {where}: perplexity {math.exp(done.nll / tokens):.3f}, "
-                f"mean {done.mean_bytes / 1e6:.2f} MB, kept {done.kept:.0f}, {done.seconds:.1f} s"
-                + (f", outgrew {slots} slots" if done.grown else "")
-            )
-            return done
-
-        return self.log.measured(identity(self.model, policy, segment, self.prefix, tokens, slots), measure)
+        Returns:
+            runs by plan, then by segment.
+        """
+        jobs = [(plan, Job(plan.policy, segment, plan.slots)) for plan in plans for segment in segments]
+        keys = [identity(self.model, j.policy, j.segment, self.prefix, tokens, j.slots).key for _, j in jobs]
+        for first in range(0, len(jobs), self.together):
+            batch, wanted = jobs[first : first + self.together], keys[first : first + self.together]
+            missing = [key for key in wanted if key not in self.log.rows]
+            self.log.skipped += len(wanted) - len(missing)
+            if not missing:
+                continue
+            # All of a batch again, since rounding depends on what a segment is decoded beside.
+            names = list(dict.fromkeys(plan.label for plan, _ in batch))
+            self.progress.begin(names[0] if len(names) == 1 else f"{len(batch)} runs", tokens * len(batch))
+            done = decode(self.model, [job for _, job in batch], self.prefix, tokens, self.progress.advance)
+            self.log.add(*(run for run in done if run.identity.key in missing))
+            for (plan, job), run in zip(batch, done, strict=True):
+                where = f"{job.segment.text.name}+{job.segment.start}"
+                self.progress.say(
+                    f"{plan.label} [{plan.policy.spec}] {where}: perplexity {math.exp(run.nll / tokens):.3f}, "
+                    f"mean {run.mean_bytes / 1e6:.2f} MB, kept {run.kept:.0f}, {run.seconds:.1f} s"
+                    + (f", outgrew {plan.slots} slots" if run.grown else "")
+                )
+        found = iter(keys)
+        return [[self.log.rows[next(found)] for _ in segments] for _ in plans]
 
     def runs(self, policy: Policy, label: str, slots: int = 0) -> list[Run]:
         """A policy on every segment."""
-        return [self.run(policy, segment, self.tokens, label, slots) for segment in self.segments]
+        return self.measure([Plan(policy, label, slots)], self.segments, self.tokens)[0]
 
     def reference(self, match: Candidate) -> list[Run]:
-        """The match's runs, its store allocated for its (smallest) budget and the newest position."""
-        smallest = match.policy.budget.smallest
-        slots = smallest + 1 if smallest is not None and not match.policy.storage.int8 else 0
-        return self.runs(match.policy, match.label, slots)
+        """The match's runs."""
+        return self.runs(match.policy, match.label, _reference_slots(match))
+
+    def first_plans(self, chosen: Sequence[Candidate], match: Candidate) -> list[Plan]:
+        """What :meth:`matched` will ask for first of each candidate, so that these runs can be made together."""
+        target = mean_bytes(self.reference(match))
+        plans = []
+        for c in chosen:
+            if c.at is None or c.size is None:
+                plans.append(Plan(c.policy, c.label))
+                continue
+            if c.policy.spec == match.policy.spec:
+                continue
+            slots = slots_for(self.model, c.policy, self.segments[0], self.prefix, target)
+            with contextlib.suppress(PolicyError):  # too small to be built: told when it is solved by itself
+                if slots:
+                    plans.append(Plan(c.at(c.filling(slots)), c.label, slots))
+        return plans
+
+    def fits(self, at: Build, size: int, slots: int) -> bool:
+        """Whether runs at this size are on file that did not outgrow their allocation."""
+        try:
+            policy = at(size)
+        except PolicyError:
+            return False
+        keys = [identity(self.model, policy, s, self.prefix, self.tokens, slots).key for s in self.segments]
+        return all(key in self.log.rows and not self.log.rows[key].grown for key in keys)
 
     def matched(self, chosen: Candidate, match: Candidate) -> tuple[Policy, list[Run]]:
         """The policy at the size that meets the match's mean bytes, and its runs; as written where it has no size.
@@ -135,10 +184,11 @@ class Bench:
                 return _used(self.runs(at(size), label, slots))
 
             def short(size: int, slots: int = slots) -> tuple[int, bool]:
-                return _used([self.run(at(size), first, calibrate, f"calibrating {label}", slots)])
+                plan = Plan(at(size), f"calibrating {label}", slots)
+                return _used(self.measure([plan], [first], calibrate)[0])
 
-            guess = slots - 1 if chosen.single else guess
-            if not chosen.single and calibrate < self.tokens:
+            guess = chosen.filling(slots)
+            if not chosen.single and calibrate < self.tokens and not self.fits(at, guess, slots):
                 guess = fill(short, slots, guess) or guess
             found = fill(whole, slots, guess)
             if found is None:
@@ -161,6 +211,12 @@ class Bench:
         return at(solved.size), self.runs(at(solved.size), label)
 
 
+def _reference_slots(match: Candidate) -> int:
+    """The match's store is allocated for its (smallest) budget and the newest position."""
+    smallest = match.policy.budget.smallest
+    return smallest + 1 if smallest is not None and not match.policy.storage.int8 else 0
+
+
 def _used(runs: Sequence[Run]) -> tuple[int, bool]:
     return max(run.used for run in runs), any(run.grown for run in runs)
 
@@ -177,6 +233,8 @@ def compare(
         raise TaskError(f"--match {match.label} has no size to match; name one that has, as in --match window:512")
     chosen, window = _lined_up(candidates, match)
     target = mean_bytes(bench.reference(match)) if match is not None else None
+    plans = bench.first_plans(chosen, match) if match is not None else [Plan(c.policy, c.label) for c in chosen]
+    bench.measure(plans, bench.segments, bench.tokens)
     results: list[tuple[Candidate, Policy, list[Run]]] = []
     for c in chosen:
         try:

@@ -1,14 +1,16 @@
-"""One teacher-forced run: prefill a short prefix, then score token by token under a policy."""
+"""Teacher-forced runs: prefill a short prefix, then score token by token under a policy, some runs at once."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from confkv.policies import Policy
 from confkv.ragged import RaggedStore
 from confkv.session import Session
+from confkv.step import score
+from confkv.store import Store
 from tasks.bench.model import Model
 from tasks.bench.results import Identity, Row
 from tasks.bench.text import Segment
@@ -34,7 +36,8 @@ class Run(Row):
         evictions, recalls, looks: as the session counts them.
         confident: steps whose confidence reached the policy's tau.
         slots: what was allocated for before the first scored token, in positions a layer; 0: as the session grows.
-        used: most positions that a layer held at once, the one just fed among them.
+        used: most positions that a layer held at once, the one just fed among them; the mean over its heads, rounded
+            up, where they have budgets of their own.
         grown: whether the session had to allocate more than that.
     """
 
@@ -70,7 +73,8 @@ def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens
 def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, target: float) -> int:
     """Positions a layer that take ``target`` bytes, to the nearest, under a policy with its metadata; by prefilling.
 
-    Where layers have budgets of their own it is those of the layer with most; the others get their share of that.
+    Where layers have budgets of their own it is those of the layer with most; the others get their share of that, and
+    the heads of a layer theirs of the layer's.
     0 where the store cannot be given a size: an INT8 history is a second part that grows by itself.
     """
     session = model.engine(policy).session()
@@ -86,68 +90,132 @@ def slots_for(model: Model, policy: Policy, segment: Segment, prefix: int, targe
 
 
 def _shares(session: Session) -> list[float]:
-    """Budget of each layer as a part of the largest; 1 where the layers have one store."""
+    """Budget of each lane as a part of the largest layer's a head; 1 where the layers have one store."""
     store, manager, nominal = session.cache.store, session._manager, session.engine.policy.budget.at(None)
     assert store is not None
     if not isinstance(store, RaggedStore) or manager is None or nominal is None:
         return [1.0] * store.lanes
-    budgets = manager.layer_budgets(nominal)
-    return [budget / max(budgets) for budget in budgets]
+    budgets, each = manager.layer_budgets(nominal), store.per_layer
+    largest = max(sum(budgets[first : first + each]) / each for first in range(0, store.lanes, each))
+    return [budget / largest for budget in budgets]
 
 
 def _rooms(session: Session, slots: int) -> list[int]:
-    """Slots of each of the store's parts, where the layer with most gets ``slots``."""
+    """Slots of each of the store's parts, where the layer with most gets ``slots`` a head."""
     store = session.cache.store
     return [math.ceil(slots * x - 1e-9) for x in _shares(session)][: len(store.parts)] if store is not None else []
 
 
-def decode(
-    model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, advance: Advance, slots: int = 0
-) -> Run:
+def _longest(store: Store | None) -> int:
+    """Positions of the layer with most, the mean over its heads, rounded up."""
+    if store is None:
+        return 0
+    lengths, each = store.lengths, store.per_layer
+    return max((-(-sum(lengths[first : first + each]) // each) for first in range(0, len(lengths), each)), default=0)
+
+
+def _unshared(session: Session) -> bool:
+    """Whether heads are to share their layer's budget and do not yet: before the first eviction."""
+    manager = session._manager
+    return session.engine.policy.shares is not None and manager is not None and not manager.allocation
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to make: a policy on a segment, with a store allocated for ``slots`` positions (0: as the session grows).
+
+    With ``slots`` the store grows only where a layer comes to hold more. Heads that share that allocation divide it
+    anew when their shares are known.
+    """
+
+    policy: Policy
+    segment: Segment
+    slots: int = 0
+
+
+def decode(model: Model, jobs: Sequence[Job], prefix: int, tokens: int, advance: Advance) -> list[Run]:
     """Measure: ``segment.ids[:prefix]`` is prefilled as plain text, the next ``tokens`` are scored one by one.
 
-    With ``slots`` the store is allocated for so many positions a layer after the prefix; it grows only where a layer
-    comes to hold more.
+    All jobs are scored together, a session each: one forward pass a step reads the weights for all of them.
+
+    Args:
+        advance: told of tokens scored, all jobs' together.
+
+    Returns:
+        a run for each job; ``seconds`` is its session's: an equal share of each forward pass, and its own management.
     """
-    clock = time.perf_counter()
-    session = model.engine(policy).session()
-    session.extend(segment.ids[:prefix])
-    store = session.cache.store
-    used = max(store.lengths, default=0) if store is not None else 0
-    rooms = _rooms(session, slots)
-    if store is not None and slots > used + 1:
-        if isinstance(store, RaggedStore):
-            store.allocate(rooms)
-        else:
-            store.reserve(slots - used)
-    scores: list[float] = []
-    for begin in range(prefix, prefix + tokens, _SLICE):
-        piece = segment.ids[begin : min(begin + _SLICE, prefix + tokens)]
-        scores += session.score(piece)
-        advance(len(piece))
-        used = max([used, *(store.lengths if store is not None else [])])
-    stats, tau = session.stats, policy.budget.threshold
-    tau = TAU if tau is None else tau
-    # Between two looks at the store the mean over layers says at least how far it went; the newest comes on top.
-    used = max(used, *(math.ceil(step.kept) for step in session.steps)) + 1
-    return Run(
-        identity=identity(model, policy, segment, prefix, tokens, slots),
-        seconds=round(time.perf_counter() - clock, 3),
-        start=segment.start,
-        tokens=tokens,
-        nll=-sum(scores),
-        mean_bytes=stats.mean_bytes,
-        peak_bytes=stats.peak_bytes,
-        full_bytes=stats.full_bytes,
-        host_bytes=stats.host_bytes,
-        kept=sum(step.kept for step in session.steps) / tokens,
-        evictions=stats.evictions,
-        recalls=stats.recalls,
-        looks=stats.looks,
-        confident=sum(step.confidence >= tau for step in session.steps),
-        slots=slots,
-        used=used,
-        grown=bool(slots)
-        and store is not None
-        and any(part.capacity > max(room, prefix) for part, room in zip(store.parts, rooms, strict=True)),
-    )
+    followed = [_Followed(model, job, prefix) for job in jobs]
+    scores: list[list[float]] = [[] for _ in jobs]
+    begin = prefix
+    while begin < prefix + tokens:
+        watched = any(one.unshared for one in followed)
+        end = min(begin + (1 if watched else _SLICE), prefix + tokens)
+        new = score([one.session for one in followed], [job.segment.ids[begin:end] for job in jobs])
+        for one, old, more in zip(followed, scores, new, strict=True):
+            old += more
+            one.watch()
+        advance((end - begin) * len(jobs))
+        begin = end
+    return [
+        one.run(identity(model, job.policy, job.segment, prefix, tokens, job.slots), -sum(own), tokens)
+        for one, job, own in zip(followed, jobs, scores, strict=True)
+    ]
+
+
+class _Followed:
+    """A session of a run, and how much of its allocation it used.
+
+    Attributes:
+        unshared: heads are to share their layer's budget and do not yet: before the first eviction.
+    """
+
+    def __init__(self, model: Model, job: Job, prefix: int) -> None:
+        self.session, self.job, self.prefix, self.used = model.engine(job.policy).session(), job, prefix, 0
+        self.session.extend(job.segment.ids[:prefix])
+        self.unshared = _unshared(self.session)
+        store = self.session.cache.store
+        self.used = _longest(store)
+        self.rooms = _rooms(self.session, job.slots)
+        self.allocates = store is not None and job.slots > self.used + 1
+        if isinstance(store, RaggedStore) and self.allocates:
+            store.allocate(self.rooms)
+        elif store is not None and self.allocates:
+            store.reserve(job.slots - self.used)
+
+    def watch(self) -> None:
+        """Look at the store."""
+        store = self.session.cache.store
+        self.used = max(self.used, _longest(store))
+        if self.unshared and not _unshared(self.session):
+            self.unshared = False
+            self.rooms = _rooms(self.session, self.job.slots)
+            if isinstance(store, RaggedStore) and self.allocates:
+                store.allocate(self.rooms)
+
+    def run(self, known_by: Identity, nll: float, tokens: int) -> Run:
+        """What came out."""
+        session, stats = self.session, self.session.stats
+        store, tau = session.cache.store, self.job.policy.budget.threshold
+        tau = TAU if tau is None else tau
+        parts = store.parts if store is not None else []
+        rooms = zip(parts, self.rooms, strict=True) if parts else []
+        return Run(
+            identity=known_by,
+            seconds=round(sum(stats.seconds.values()), 3),
+            start=self.job.segment.start,
+            tokens=tokens,
+            nll=nll,
+            mean_bytes=stats.mean_bytes,
+            peak_bytes=stats.peak_bytes,
+            full_bytes=stats.full_bytes,
+            host_bytes=stats.host_bytes,
+            kept=sum(step.kept for step in session.steps) / tokens,
+            evictions=stats.evictions,
+            recalls=stats.recalls,
+            looks=stats.looks,
+            confident=sum(step.confidence >= tau for step in session.steps),
+            slots=self.job.slots,
+            # Between two looks the mean over layers says at least how far it went; the newest comes on top.
+            used=max(self.used, *(math.ceil(step.kept) for step in session.steps)) + 1,
+            grown=bool(self.job.slots) and any(part.capacity > max(room, self.prefix) for part, room in rooms),
+        )

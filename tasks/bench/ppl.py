@@ -20,7 +20,7 @@ from tasks.options import check
 
 #: What is compared where nothing is named; those that the registry lacks are left out with a note.
 DEFAULTS = (
-    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "h2o",
+    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "adakv", "h2o",
     "confkv", "confkv-l", "confkv-recall", "confkv-look",
 )  # fmt: skip
 
@@ -41,6 +41,7 @@ class Options:
     dtype: str = "auto"
     device: str = "cpu"
     chunk: int = 512
+    together: int = 16
 
 
 class PplSummary(Summary):
@@ -74,6 +75,7 @@ def prepare(options: Options) -> Checked:
         segments=(options.segments, 1),
         calibrate=(options.calibrate, 1),
         chunk=(options.chunk, 1),
+        together=(options.together, 1),
     )
     notes: list[str] = []
     if options.policies is None:
@@ -108,7 +110,9 @@ def opened(model: Model, options: Options, checked: Checked, log: ResultLog[Run]
     room(model, length)
     segments = cut(checked.texts, model.tokenizer, length, options.segments)
     notes = list(checked.notes)
-    return Bench(model, segments, options.prefix, options.tokens, options.calibrate, log, progress, notes)
+    return Bench(
+        model, segments, options.prefix, options.tokens, options.calibrate, log, progress, options.together, notes
+    )
 
 
 def run(options: Options) -> PplSummary:
@@ -146,6 +150,7 @@ def settings(options: Options) -> dict[str, object]:
         "prefix": options.prefix,
         "segments": options.segments,
         "chunk": options.chunk,
+        "together": options.together,
     }
 
 

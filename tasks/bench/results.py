@@ -84,15 +84,19 @@ class ResultLog(Generic[R]):
             self.skipped += 1
             return row
         row = measure()
+        self.add(row)
+        return row
+
+    def add(self, *rows: R) -> None:
+        """New rows; they are on disk before this returns."""
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(row.model_dump_json() + "\n")
+                file.write("".join(row.model_dump_json() + "\n" for row in rows))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise TaskError(f"cannot write {self.path} ({error.strerror or error}); free space") from error
-        self.rows[identity.key] = row
-        return row
+        self.rows.update((row.identity.key, row) for row in rows)
 
 
 def _whole_lines(path: Path) -> list[str]:

@@ -46,6 +46,7 @@ Segments = Annotated[int, typer.Option(help="Disjoint segments of each text; two
 Calibrate = Annotated[
     int, typer.Option(help="Tokens of a calibration run, at least (twice the match's size, if more).")
 ]
+Together = Annotated[int, typer.Option(help="Runs decoded by one forward pass, at most; each keeps its own cache.")]
 Seed = Annotated[int, typer.Option("--seed", "-s", help="Of all that is drawn at random.")]
 
 
@@ -83,12 +84,14 @@ def ppl(
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
+    together: Together = 16,
 ) -> None:
     """Sustained perplexity: every token is decoded by itself, under eviction, at matched device bytes."""
     from tasks.bench.ppl import Options, run
 
     folder = _folder(out, "ppl", model)
-    options = Options(model, text, folder, policies, match, tokens, prefix, segments, calibrate, dtype, device, chunk)
+    sizes = match, tokens, prefix, segments, calibrate
+    options = Options(model, text, folder, policies, *sizes, dtype, device, chunk, together)
     _show(lambda: run(options), folder, json)
 
 
@@ -196,11 +199,13 @@ def ablate(
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
+    together: Together = 16,
 ) -> None:
     """What each part of the method is worth: variants without it and sweeps, all at matched device bytes."""
     from tasks.bench.ablate import run
     from tasks.bench.ppl import Options
 
     folder = _folder(out, "ablate", model)
-    options = Options(model, text, folder, policies, match, tokens, prefix, segments, calibrate, dtype, device, chunk)
+    sizes = match, tokens, prefix, segments, calibrate
+    options = Options(model, text, folder, policies, *sizes, dtype, device, chunk, together)
     _show(lambda: run(options, method, what), folder, json)

@@ -19,13 +19,14 @@ for name in ("cachetools", "datasets", "fire"):
     except ModuleNotFoundError:
         sys.modules[name] = MagicMock()
 
-from kvpress import KnormPress, ObservedAttentionPress, SnapKVPress, TOVAPress  # noqa: E402
+from kvpress import AdaKVPress, KnormPress, ObservedAttentionPress, SnapKVPress, TOVAPress  # noqa: E402
 
 
 def scores(given: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Scores ``[layers, H, n]`` of each press, and SnapKV's attention of the window with each kind of cosines."""
+    """Scores ``[layers, H, n]`` of each press, SnapKV's attention of the window with each kind of cosines, and what
+    AdaKV keeps of half of all positions, bool ``[layers, H, n]``, for each safeguard."""
     heads, groups = given["keys"].shape[1], given["groups"]
-    config = SimpleNamespace(num_attention_heads=heads * groups, num_key_value_heads=heads)
+    config = SimpleNamespace(num_attention_heads=heads * groups, num_key_value_heads=heads, _attn_implementation="sdpa")
     projection = torch.nn.Linear(*reversed(given["q_weight"].shape), bias=False)
     projection.weight.data = given["q_weight"]
     module: Any = SimpleNamespace(config=config, head_dim=given["keys"].shape[-1], q_proj=projection)
@@ -42,6 +43,14 @@ def scores(given: dict[str, Any]) -> dict[str, torch.Tensor]:
             for k, a in zip(given["keys"], given["attentions"], strict=True)
         ]
         out[name] = torch.stack(rows)
+    for safeguard in given["safeguards"]:
+        press = AdaKVPress(SnapKVPress(0.5, given["w"], given["pool"]), alpha_safeguard=safeguard)
+        kept = torch.ones(given["keys"].shape[:3], dtype=torch.bool)
+        for layer, (k, a) in enumerate(zip(given["keys"], given["attentions"], strict=True)):
+            press.compress(module, given["hidden"], k[None], k[None], a[None], {})
+            _, head, position = module.masked_key_indices
+            kept[layer, head, position] = False
+        out[f"ada_{safeguard}"] = kept
     cos, sin = given["cos"], given["sin"]
     for name, part in (("own", slice(None)), ("alike", slice(-1, None))):
         embeddings = (cos[:, part], sin[:, part])

@@ -228,8 +228,9 @@ class Gold:
                 out.append(torch.zeros(heads, 0, dtype=torch.bool))
                 continue
             mask = torch.zeros(at.shape, dtype=torch.bool)
-            mask.scatter_(1, origins, True)
-            assert int(mask.sum()) == origins.numel(), "a position is held twice"
+            for head, own in enumerate(origins):
+                mask[head, own[own >= 0]] = True  # -1: a head that holds fewer than another
+            assert int(mask.sum()) == int((origins >= 0).sum()), "a position is held twice"
             self.hidden += int((~mask).sum())
             out.append(mask)
         return out
@@ -319,8 +320,8 @@ RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4
 RECALLS = {
     "recall": f"confkv-recall:{RECALL}",
     "recall-head": f"confkv-recall:{RECALL},scope=head,gate=random",
-    "look": f"confkv-look:{RECALL},index=device",
-    "look-head": f"confkv-look:{RECALL},scope=head,page=1",
+    "look": f"confkv-look:looks=1,{RECALL},index=device",
+    "look-head": f"confkv-look:looks=1,{RECALL},scope=head,page=1",
 }
 
 
@@ -413,7 +414,7 @@ def test_full_equals_unmasked_run(tiny: Any, ids: Any) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_short_episode_is_bit_equal_to_full(family: str, tiny: Any, ids: Any, recorder: Any) -> None:
     runs = []
-    look = "confkv-look:gate=always"
+    look = "confkv-look:looks=1,gate=always"
     for policy in ("full", "confkv", "confkv-l", "confkv:int8=1,scope=head", "confkv-recall", look):
         engine = Engine(tiny(family, max_position_embeddings=200), None, policy, chunk=16)
         logits = recorder(engine).logits

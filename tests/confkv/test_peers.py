@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(
     reason="kvpress is not installed: pip install --no-deps kvpress==0.5.5",
 )
 LENGTH, W, POOL, GROUPS = 60, 8, 5, 2
+SAFEGUARDS = [0.0, 0.2, 0.9]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,7 @@ def given(tiny: Any) -> dict[str, Any]:
         "groups": GROUPS,
         "w": W,
         "pool": POOL,
+        "safeguards": SAFEGUARDS,
     }
 
 
@@ -103,6 +105,40 @@ def test_h2o_is_not_the_mean_over_rows_of_observed_attention(tiny: Any, theirs: 
 
 def test_knorm(tiny: Any, theirs: dict[str, Tensor]) -> None:
     torch.testing.assert_close(_ours(tiny, "knorm:500"), theirs["knorm"], atol=1e-5, rtol=1e-5)
+
+
+def _kept_by_adakv(tiny: Any, floor: float) -> Tensor:
+    """What is kept of half of all positions, bool ``[layers, H, n]``."""
+    policy = f"adakv:{LENGTH // 2},w={W},pool={POOL},pooling=avg,floor={floor}"
+    session = Engine(tiny("llama"), None, policy, chunk=LENGTH).session()
+    session.extend(_ids())
+    kept = torch.zeros(2, 2, LENGTH, dtype=torch.bool)
+    for layer in range(2):
+        for head, row in enumerate(session.original_positions(layer)):
+            kept[layer, head, row[row >= 0]] = True
+    return kept
+
+
+def test_adakv_without_a_safeguard_keeps_what_kvpress_keeps(tiny: Any, theirs: dict[str, Tensor]) -> None:
+    ours = _kept_by_adakv(tiny, 0.0)
+    assert torch.equal(ours, theirs["ada_0.0"])
+    counts = ours.sum(-1)
+    assert counts.sum(-1).tolist() == [LENGTH] * 2 and bool((counts[:, 0] != counts[:, 1]).any())
+
+
+def test_adakv_safeguards_are_two_things(tiny: Any, theirs: dict[str, Tensor]) -> None:
+    """kvpress promises a head a share of all that is kept on average, the window among it: the window alone keeps the
+    promise as long as it is that large, and then nothing is guarded. Ours, as the paper's code, mixes counts with an
+    even split of what is kept beside the window."""
+    free = theirs["ada_0.0"].sum(-1) - W
+    assert W > 0.2 * LENGTH / 2 and torch.equal(theirs["ada_0.2"], theirs["ada_0.0"])
+    even = LENGTH // 2 - W
+    for floor in SAFEGUARDS[1:]:
+        ours = _kept_by_adakv(tiny, floor).sum(-1) - W
+        assert ours.sum(-1).tolist() == [2 * even] * 2
+        assert float((ours - (floor * even + (1 - floor) * free)).abs().max()) < 1.0
+    least = int(0.9 * (LENGTH // 2))
+    assert torch.equal(theirs["ada_0.9"].sum(-1) - W, free.clamp(least - W, LENGTH - least - W))
 
 
 def test_queries_of_the_window_are_rotated_at_their_own_positions(

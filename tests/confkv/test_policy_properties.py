@@ -29,6 +29,7 @@ SMALL = {
     "snapkv": "snapkv:16,w=5,pool=3",
     "pyramidkv": "pyramidkv:16,w=5,pool=3",
     "zigzag": "zigzag:14,w=5,pool=3",
+    "adakv": "adakv:16,w=5,pool=3",
     "tova": "tova:16",
     "knorm": "knorm:16,protect=4",
     "random": "random:16,protect=4",
@@ -43,6 +44,13 @@ MORE = [
     "h2o:16,scope=layer,sinks=2",
     "snapkv:16,w=5,pool=3,pooling=avg,scope=layer,sinks=1",
     "tova:16,scope=head,protect=3",
+    "adakv:14,w=4,pool=1,floor=0,sinks=2",
+    SMALL["confkv"] + ",scope=head,heads=ada",
+    SMALL["confkv-l"] + ",scope=head,heads=ada,head_floor=0.5",
+    "confkv-mean:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,heads=ada",
+    SMALL["confkv"] + ",scope=head,heads=ada,head_floor=0,guard=0.5",
+    SMALL["confkv-l"].replace(",floor=8", ",curve=pyramidkv") + ",guard=0.2,scope=head,heads=ada",
+    "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.4,heads=ada",
     "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1",
     "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.4,scope=layer",
     SMALL["confkv"] + ",guard=0.5",
@@ -56,8 +64,11 @@ INT8 = [
     "pyramidkv:60,w=8,pool=3,int8=1,fp=12",
     "zigzag:50,w=8,pool=3,int8=1,fp=12,scope=layer",
     "knorm:60,protect=8,int8=1,w=12",
+    "adakv:60,w=8,pool=3,int8=1,fp=12",
+    "confkv-mean:n_high=60,n_low=90,protect=8,tau=0.5,int8=1,w=12,heads=ada",
     "confkv:n_high=60,n_low=90,protect=8,sinks=2,tau=0.5,int8=1,w=12,block=8",
     "confkv-mean:n_high=60,n_low=90,protect=8,tau=0.5,int8=1,w=12,values=1,guard=0.3",
+    "confkv-mean:n_high=60,n_low=90,protect=8,tau=0.5,int8=1,w=12,values=1,guard=0.3,heads=ada",
 ]
 
 
@@ -89,7 +100,7 @@ def _tokens(session: Session, length: int, seed: int, ids: Any) -> list[tuple[in
     return [(t.id, t.confidence, t.kept) for t in session.generate(20, stop_ids=[])]
 
 
-@pytest.mark.parametrize("policy", [*SMALL.values(), *MORE[:3], *MORE[-5:]])
+@pytest.mark.parametrize("policy", [*SMALL.values(), *MORE[:3], *MORE[-10:]])
 def test_one_policy_object_serves_two_sessions_without_a_trace(policy: str, tiny: Any, ids: Any) -> None:
     parsed = parse_policy(policy)
     before = copy.deepcopy(parsed)

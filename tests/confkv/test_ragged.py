@@ -25,7 +25,7 @@ from tests.confkv.test_policy_properties import MORE, SMALL
 from tests.confkv.test_store import DIM, HEADS, INT8, LANES, POLICIES, STEP, Driver
 
 #: Metadata of their own: norms of values, origins.
-GUARDED = MORE[-5:-1]
+GUARDED = MORE[-8:-1]
 
 
 class Apart(Store):
@@ -50,7 +50,7 @@ def _both(policy: str, seed: int) -> tuple[Driver, Driver]:
 
 
 @pytest.mark.parametrize(
-    "policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["knorm"], SMALL["h2o"], *GUARDED]
+    "policy", [*POLICIES, *(SMALL[name] for name in ("pyramidkv", "zigzag", "adakv", "knorm", "h2o")), *GUARDED]
 )
 @given(steps=st.lists(STEP, min_size=1, max_size=8), seed=st.integers(0, 1000))
 @settings(max_examples=6, deadline=None)
@@ -153,7 +153,7 @@ def test_what_was_allocated_stays_until_a_lane_outgrows_it() -> None:
 # -- sessions -----------------------------------------------------------------------------------------------------
 
 LAYERS = {"num_hidden_layers": 4}
-RECALL = "confkv-look:n_high=24,n_low=40,protect=4,sinks=2,tau=0.6,page=4,archive=fp"
+RECALL = "confkv-look:looks=1,n_high=24,n_low=40,protect=4,sinks=2,tau=0.6,page=4,archive=fp"
 UNEVEN = {
     "confkv-l": "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,floor=8",
     "confkv-l-head": "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,floor=8,scope=head",
@@ -161,6 +161,9 @@ UNEVEN = {
     "pyramidkv": "pyramidkv:20,w=5,pool=3",
     "zigzag": "zigzag:16,w=5,pool=3",
     "confkv-l-line": "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,curve=pyramidkv,guard=0.2",
+    "adakv": "adakv:16,w=5,pool=3",
+    "confkv-ada-int8": "confkv:n_high=36,n_low=40,protect=4,sinks=2,tau=0.5,int8=1,w=8,scope=head,heads=ada",
+    "confkv-ada-guard": "confkv-mean:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.3,heads=ada",
 }
 
 

@@ -20,6 +20,7 @@ from confkv.observe import View
 from confkv.policies import parse_policy
 from confkv.policies.ranker import by_rank
 from confkv.policies.scissorhands import _count, _shift_in
+from confkv.ragged import RaggedStore
 from confkv.rarity import Lexicon
 from confkv.store import MASS, PINNED, PROTECTED, SINK, Store
 
@@ -34,9 +35,11 @@ class Pair:
     def __init__(self, policy: str, formula: Callable[[Pair, int, int], dict[int, float]], seed: int = 0) -> None:
         self.policy, self.formula = parse_policy(policy), formula
         ranker, storage = self.policy.ranker, self.policy.storage
-        self.store = Store(
-            LANES,
-            HEADS,
+        #: lanes of a layer: its heads, where they have budgets of their own
+        self.each = HEADS if self.policy.shares is not None else 1
+        self.store = (Store if self.each == 1 else RaggedStore)(
+            LANES * self.each,
+            HEADS // self.each,
             DIM,
             torch.float32,
             "cpu",
@@ -46,6 +49,7 @@ class Pair:
             columns=ranker.columns,
             origins=self.policy.guard > 0,
             norms=ranker.norms,
+            per_layer=self.each,
         )
         self.manager = Manager(self.policy, self.store, Lexicon(None, VOCABULARY))
         self.g = torch.Generator().manual_seed(seed)
@@ -83,14 +87,16 @@ class Pair:
         flags = [hold + (SINK if first + i < self.policy.sinks else 0) for i in range(steps)]
         self.hold += flags
         self.store.reserve(steps)
-        for lane in range(LANES):
-            self.store.append(lane, k[lane], v[lane])
+        lanes = LANES * self.each
+        values = v.view(lanes, -1, steps, DIM)
+        for lane, rows in enumerate(k.view(lanes, -1, steps, DIM)):
+            self.store.append(lane, rows, values[lane])
         self.store.commit(first, flags, steps)
         self.manager.read(self.tokens, len(self.tokens))
         rows = min(self.policy.ranker.rows, steps)
         if rows:
-            queries = list(q[:, None, :, steps - rows :])
-            self.manager.record(queries, [SCALE] * LANES, [None] * LANES, [None] * LANES)
+            queries = list(q.view(lanes, 1, -1, steps, DIM)[..., steps - rows :, :])
+            self.manager.record(queries, [SCALE] * lanes, [None] * lanes, [None] * lanes)
         for lane in range(LANES):
             for head in range(HEADS):
                 self.kept[lane][head] += range(first, first + steps)

@@ -27,6 +27,9 @@ GUARDED = [
     f"confkv-l:{SMALL},guard=0.2,curve=pyramidkv,scope=head",
     f"confkv-recall:{SMALL},guard=0.4,page=3,gate=always",
     f"confkv-look:{SMALL},guard=0.4,page=3,scope=head",
+    f"confkv:{SMALL},guard=0.4,scope=head,heads=ada",
+    f"confkv-mean:{SMALL},guard=0.3,values=1,heads=ada",
+    f"confkv-l:{SMALL},guard=0.2,curve=pyramidkv,scope=head,heads=ada",
 ]
 
 
@@ -153,12 +156,14 @@ class Watched(Driver):
         manager, store, end = self.manager, self.store, self.seen
         nominal = self.policy.budget.at(confidence, manager.past)
         assert nominal is not None
+        manager._allocate(nominal, confidence, end)  # as the eviction is about to do
         competes, evictable = manager.competes(end), manager.evictable(end, nominal)
-        held = [store.slot_positions(lane) for lane in range(LANES)]
+        held = [store.slot_positions(lane) for lane in range(store.lanes)]
         norm = [nats(i, 100) for i in range(100)]
         super()._evict(confidence)
         for lane, budget in enumerate(manager.layer_budgets(nominal)):
-            share = int(self.policy.guard * budget)
+            # Of a head's own budget, where heads have one; never what it must hold besides.
+            share = min(int(self.policy.guard * budget), budget - self.policy.protect - self.policy.sinks)
             for head in range(competes.shape[1]):
                 free = [int(x) for x in held[lane][head] if not self.hold[x] and x < end - self.policy.protect]
                 exempt = int((competes[lane, head] & ~evictable[lane, head]).sum())
@@ -201,7 +206,8 @@ def _planted(tiny: Any, ids: Any, policy: str, family: str = "llama") -> Session
 def _holds(session: Session) -> list[bool]:
     store = session.cache.store
     assert store is not None
-    return [AT in row.tolist() for lane in range(store.lanes) for row in session.original_positions(lane)]
+    layers = store.lanes // store.per_layer
+    return [AT in row.tolist() for layer in range(layers) for row in session.original_positions(layer)]
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])

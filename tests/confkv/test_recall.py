@@ -11,6 +11,7 @@ import torch
 from confkv.confidence import confidence
 from confkv.engine import Engine
 from confkv.policies import parse_policy
+from confkv.policies.budget import Past
 from confkv.policies.mean import MeanMass
 from confkv.rows import read_rows
 from confkv.session import Session
@@ -21,10 +22,10 @@ POLICIES = [
     f"confkv-recall:{SMALL}",
     f"confkv-recall:{SMALL},scope=head,gate=always",
     f"confkv-recall:{SMALL},gate=random,rate=0.4",
-    f"confkv-look:{SMALL}",
-    f"confkv-look:{SMALL},scope=head,gate=random",
-    f"confkv-look:{SMALL},gate=always,index=device,archive=fp",
-    "confkv-look:n_high=50,n_low=60,protect=4,sinks=2,tau=0.6,page=4,int8=1,w=8,scope=head",
+    f"confkv-look:looks=1,{SMALL}",
+    f"confkv-look:looks=0.5,{SMALL},scope=head,look_gate=random",
+    f"confkv-look:looks=1,{SMALL},gate=always,index=device,archive=fp",
+    "confkv-look:looks=1,n_high=50,n_low=60,protect=4,sinks=2,tau=0.6,page=4,int8=1,w=8,scope=head",
 ]
 
 
@@ -65,7 +66,7 @@ def test_the_budget_is_never_exceeded(policy: str, tiny: Any, ids: Any) -> None:
 
 @pytest.mark.parametrize("gate", ["confidence", "always", "random"])
 def test_a_look_is_one_more_pass_of_the_same_token(gate: str, tiny: Any, ids: Any, recorder: Any) -> None:
-    session = _session(tiny, ids, f"confkv-look:{SMALL},gate={gate}")
+    session = _session(tiny, ids, f"confkv-look:looks=1,{SMALL},gate={gate}")
     recall = session.engine.policy.recall
     assert recall is not None
     log = recorder(session.engine).logits
@@ -84,7 +85,7 @@ def test_a_look_is_one_more_pass_of_the_same_token(gate: str, tiny: Any, ids: An
 
 
 def test_a_sampled_token_that_was_run_again_is_there_once(tiny: Any, ids: Any) -> None:
-    session = _session(tiny, ids, f"confkv-look:{SMALL},gate=always")
+    session = _session(tiny, ids, f"confkv-look:looks=1,{SMALL},gate=always")
     seen = session.seen
     reply = [token.id for token in session.generate(12, temperature=1.0, seed=1, stop_ids=[])]
     assert session.stats.looks == 11, "all but the first, which no decode step led to"
@@ -112,7 +113,9 @@ def test_pages_come_back_for_a_new_goal_or_observation(segment: str, tiny: Any, 
     assert session.stats.bytes <= session.stats.peak_bytes
 
 
-@pytest.mark.parametrize("policy", ["confkv-recall:gate=always", "confkv-look:gate=always", "confkv-look:gate=random"])
+@pytest.mark.parametrize(
+    "policy", ["confkv-recall:gate=always", "confkv-look:looks=1,gate=always", "confkv-look:gate=random"]
+)
 def test_nothing_evicted_nothing_done(policy: str, tiny: Any, ids: Any, recorder: Any) -> None:
     session = Engine(tiny("llama", **WHOLE), None, policy, chunk=16).session()
     log = recorder(session.engine).logits
@@ -128,7 +131,7 @@ def test_nothing_evicted_nothing_done(policy: str, tiny: Any, ids: Any, recorder
 
 def test_where_nothing_comes_back_the_pass_stands(tiny: Any, ids: Any, recorder: Any) -> None:
     """An archive that may hold nothing: looks are due at every step and none is run."""
-    session = _session(tiny, ids, f"confkv-look:{SMALL},gate=always,archive_mb=0")
+    session = _session(tiny, ids, f"confkv-look:looks=1,{SMALL},gate=always,archive_mb=0")
     plain = _session(tiny, ids, "confkv:n_high=20,n_low=20,protect=4,sinks=2")
     log, other = recorder(session.engine).logits, recorder(plain.engine).logits
     for each in (session, plain):
@@ -151,7 +154,7 @@ def test_a_budget_without_room_for_pages(name: str, tiny: Any, ids: Any, recorde
 
 def test_the_random_gate_keeps_its_rate_and_its_seed() -> None:
     def steps(text: str) -> list[bool]:
-        recall = parse_policy(f"confkv-look:gate=random,{text}").recall
+        recall = parse_policy(f"confkv-look:looks=1,gate=random,{text}").recall
         assert recall is not None
         return [recall.fires(0.9, seen) for seen in range(4000)]
 
@@ -165,11 +168,11 @@ def test_gates_that_always_and_never_open(tiny: Any, ids: Any) -> None:
     def scores(policy: str) -> list[float]:
         return _session(tiny, ids, policy).score(ids(40, 4))
 
-    always = scores(f"confkv-look:{SMALL},gate=always")
-    assert scores(f"confkv-look:{SMALL},gate=random,rate=1") == always
-    assert scores(f"confkv-look:{SMALL.replace('0.6', '1.5')}") == always
-    never = scores(f"confkv-look:{SMALL},gate=random,rate=0")
-    assert scores(f"confkv-look:{SMALL.replace('0.6', '-1')}") == never != always
+    always = scores(f"confkv-look:looks=1,{SMALL},gate=always")
+    assert scores(f"confkv-look:looks=1,{SMALL},gate=random,rate=1") == always
+    assert scores(f"confkv-look:looks=1,{SMALL.replace('0.6', '1.5')}") == always
+    never = scores(f"confkv-look:looks=1,{SMALL},gate=random,rate=0")
+    assert scores(f"confkv-look:looks=1,{SMALL.replace('0.6', '-1')}") == never != always
     assert scores("confkv:n_high=12,n_low=20,protect=4,sinks=2,tau=-1") == never, "without recall it is confkv"
 
 
@@ -233,3 +236,53 @@ def test_what_comes_back_has_the_norm_of_its_value(tiny: Any, ids: Any) -> None:
     n = store.lengths[0]
     _, v = read_rows(store, torch.arange(n).expand(store.lanes, store.heads, n).contiguous())
     torch.testing.assert_close(store.meta[:, :, :n, store.norms], v.abs().sum(-1))
+
+
+def test_looks_are_for_the_least_certain_share_of_the_session() -> None:
+    recall = parse_policy("confkv-look:looks=0.25,tau=0.7").recall
+    assert recall is not None
+    past = Past([0.1, 0.9, 0.3, 0.95, 0.5, 0.8, 0.2], 7)
+    assert recall.looks_again(0.69, past, 0) and not recall.looks_again(0.7, past, 0), "too few: tau alone decides"
+    past.add(0.6)
+    # 0.1 0.2 | 0.3 0.5 0.6 0.8 0.9 0.95: two of eight lie below 0.3.
+    assert recall.looks_again(0.29, past, 0) and not recall.looks_again(0.3, past, 0)
+    sure = Past([0.9 + i / 1000 for i in range(20)], 20)
+    assert recall.looks_again(0.69, sure, 0) and not recall.looks_again(0.8, sure, 0), "never above tau"
+    assert not parse_policy("confkv-look:looks=0").recall.looks_again(0.0, past, 0)  # type: ignore[union-attr]
+    assert parse_policy("confkv-look:looks=1").recall.looks_again(0.69, past, 0)  # type: ignore[union-attr]
+    assert not parse_policy("confkv-recall").recall.looks_again(0.0, past, 0)  # type: ignore[union-attr]
+
+
+def test_random_looks_keep_their_rate_whatever_the_confidence() -> None:
+    def steps(text: str) -> list[bool]:
+        recall = parse_policy(f"confkv-look:look_gate=random,{text}").recall
+        assert recall is not None
+        return [recall.looks_again(0.99, Past(), seen) for seen in range(4000)]
+
+    for rate in (0.1, 0.25):
+        assert abs(sum(steps(f"looks={rate}")) / 4000 - rate) < 0.03
+    assert steps("looks=0.25") == steps("looks=0.25,seed=0") != steps("looks=0.25,seed=1")
+    gate = parse_policy("confkv-look:gate=random,rate=0.25").recall
+    assert gate is not None and steps("looks=0.25") != [gate.fires(0.99, seen) for seen in range(4000)]
+
+
+def test_uncertain_steps_that_are_no_looks_recall_for_the_next_token(tiny: Any, ids: Any, recorder: Any) -> None:
+    session = _session(tiny, ids, f"confkv-look:{SMALL},looks=0.2")
+    log, first = recorder(session.engine).logits, []
+    past, looked, plain = Past(), 0, 0
+    recall = session.engine.policy.recall
+    assert recall is not None
+    for token in ids(60, 4):
+        before = len(log)
+        session.score([token])
+        c, step = confidence(log[before]), session.steps[-1]
+        first.append(c)
+        due = recall.looks_again(c, past, 0)
+        assert len(log) - before == 1 + step.looked and (due or not step.looked)
+        assert due or (step.recalled > 0) <= (c < 0.6), "only uncertain steps bring something back"
+        looked += step.looked
+        plain += step.recalled > 0 and not step.looked
+        past.add(c)
+    manager = session._manager
+    assert manager is not None and manager.past.values == first, "a look does not change what was remembered"
+    assert 5 <= looked <= 0.3 * 60 + 8 and plain > 5

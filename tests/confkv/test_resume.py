@@ -28,6 +28,10 @@ CASES = [
     # What these keep beside the store: queries, layer shares, rows of attention, confidences.
     ("gpt-oss", "snapkv:16,w=5,pool=3"),
     ("llama", "zigzag:14,w=5,pool=3"),
+    ("gpt-oss", "adakv:16,w=5,pool=3"),
+    ("gemma3", "adakv:50,w=5,pool=3,int8=1,fp=8"),
+    ("llama", SMALL + ",scope=head,heads=ada"),
+    ("qwen3", SMALL.replace("confkv", "confkv-mean") + ",heads=ada,adaptive=0.5"),
     ("llama", "scissorhands:50,int8=1,w=8"),
     ("qwen3", "h2o:16"),
     ("llama", "random:16,protect=4"),
@@ -36,11 +40,15 @@ CASES = [
     ("llama", "confkv:n_high=16,n_low=24,protect=4,sinks=2,tau=0.5,block=8"),
     ("llama", GUARD),
     ("gemma3", "confkv-mean:n_high=40,n_low=50,protect=4,sinks=2,tau=0.5,values=1,guard=0.3,int8=1,w=8"),
+    ("qwen3", SMALL.replace("confkv", "confkv-mean") + ",heads=ada,values=1,guard=0.3"),
     ("gpt-oss", "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,curve=pyramidkv,guard=0.2"),
     ("llama", RECALL.replace("recall", "look") + ",guard=0.4"),
     ("llama", RECALL),
     ("gemma3", RECALL.replace("recall", "look") + ",scope=head"),
-    ("gpt-oss", "confkv-look:n_high=30,n_low=40,protect=4,sinks=2,tau=0.6,int8=1,w=8,page=4,gate=random,rate=0.6"),
+    (
+        "gpt-oss",
+        "confkv-look:looks=1,n_high=30,n_low=40,protect=4,sinks=2,tau=0.6,int8=1,w=8,page=4,gate=random,rate=0.6",
+    ),
     ("gpt2", RECALL.replace("recall", "look") + ",archive_mb=0.012,index=device,archive=fp"),
 ]
 

@@ -27,10 +27,12 @@ class Driver:
         self.policy = parse_policy(policy)
         storage = self.policy.storage
         if layout is None:
-            layout = RaggedStore if self.policy.budget.uneven else Store
+            layout = RaggedStore if self.policy.uneven else Store
+        #: where heads have budgets of their own, each is a lane
+        self.lanes, self.heads = (LANES * HEADS, 1) if self.policy.shares is not None else (LANES, HEADS)
         self.store = layout(
-            LANES,
-            HEADS,
+            self.lanes,
+            self.heads,
             DIM,
             torch.float32,
             "cpu",
@@ -41,37 +43,40 @@ class Driver:
             columns=self.policy.ranker.columns,
             origins=self.policy.guard > 0,
             norms=self.policy.ranker.norms,
+            per_layer=self.lanes // LANES,
         )
         self.manager = Manager(self.policy, self.store, Lexicon(None, 100))
         self.tokens: list[int] = []
         self.g = torch.Generator().manual_seed(seed)
-        self.scale = torch.rand(LANES, HEADS, 1, DIM, generator=self.g) * 5 + 0.1
-        self.k = torch.zeros(LANES, HEADS, 0, DIM)
-        self.v = torch.zeros(LANES, HEADS, 0, DIM)
+        self.scale = torch.rand(self.lanes, self.heads, 1, DIM, generator=self.g) * 5 + 0.1
+        self.k = torch.zeros(self.lanes, self.heads, 0, DIM)
+        self.v = torch.zeros(self.lanes, self.heads, 0, DIM)
         self.hold: list[int] = []
         self.budget: int | None = None
         #: lanes that never were over their budget
-        self.whole = [True] * LANES
+        self.whole = [True] * self.lanes
 
     @property
     def seen(self) -> int:
         return len(self.hold)
 
     def feed(self, steps: int, hold: int = 0, confidence: float | None = None, grow: float = 1.0) -> None:
-        new = [torch.randn(LANES, HEADS, steps, DIM, generator=self.g) * self.scale * grow for _ in range(2)]
+        new = [torch.randn(self.lanes, self.heads, steps, DIM, generator=self.g) * self.scale * grow for _ in range(2)]
         self.k, self.v = torch.cat([self.k, new[0]], 2), torch.cat([self.v, new[1]], 2)
         first, sinks = self.seen, self.policy.sinks
         flags = [hold + (SINK if first + i < sinks else 0) for i in range(steps)]
         self.hold += flags
         self.store.reserve(steps)
-        for lane in range(LANES):
+        for lane in range(self.lanes):
             self.store.append(lane, new[0][lane], new[1][lane])
         self.store.commit(first, flags if any(flags) else [], steps)
         self.tokens += [(first + i) ** 2 * 7 % 97 for i in range(steps)]
         self.manager.read(self.tokens, self.seen)
         if self.manager.needs_mass:
-            q = torch.randn(LANES, 1, HEADS * GROUPS, min(steps, self.policy.ranker.rows), DIM, generator=self.g)
-            self.manager.record(list(q), [0.25] * LANES, [None] * LANES, [None] * LANES)
+            q = torch.randn(
+                self.lanes, 1, self.heads * GROUPS, min(steps, self.policy.ranker.rows), DIM, generator=self.g
+            )
+            self.manager.record(list(q), [0.25] * self.lanes, [None] * self.lanes, [None] * self.lanes)
         self._evict(confidence)
 
     def _evict(self, confidence: float | None) -> None:
@@ -82,7 +87,7 @@ class Driver:
     def limits(self) -> list[int]:
         """Positions each lane may hold now."""
         if self.budget is None:
-            return [self.seen] * LANES
+            return [self.seen] * self.lanes
         held = sum(h >= PROTECTED for h in self.hold)
         return [held + n for n in self.manager.layer_budgets(self.budget)]
 
@@ -97,9 +102,9 @@ class Driver:
         store, policy, limits = self.store, self.policy, self.limits()
         must = {i for i, h in enumerate(self.hold) if h}
         must |= set(range(max(0, self.seen - policy.protect), self.seen))
-        for lane in range(LANES):
+        for lane in range(self.lanes):
             positions = store.positions(lane)
-            assert positions.shape == (HEADS, store.lengths[lane])
+            assert positions.shape == (self.heads, store.lengths[lane])
             assert store.lengths[lane] <= min(limits[lane], self.seen)
             if self.whole[lane]:
                 assert store.lengths[lane] == self.seen, "evicted below the budget"
@@ -107,7 +112,7 @@ class Driver:
             assert torch.equal(where, store.slot_positions(lane))
             assert torch.equal(where.sort(-1).values, positions)
             assert bool((positions.diff(dim=-1) > 0).all()), "out of order, or held twice"
-            for head in range(HEADS):
+            for head in range(self.heads):
                 kept = positions[head].tolist()
                 assert must <= set(kept), f"lost {sorted(must - set(kept))}"
             if policy.scope == "layer":
@@ -127,6 +132,15 @@ class Driver:
                 norms = self.v[lane].abs().sum(-1).gather(1, where)
                 torch.testing.assert_close(store.meta[lane, :, : where.shape[1], store.norms], norms)
         self._check_bytes()
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        """However the heads of a layer share its budget, together they have it."""
+        if self.policy.shares is None or self.budget is None:
+            return
+        budgets = torch.tensor(self.manager.layer_budgets(self.budget)).view(LANES, HEADS)
+        assert budgets.sum(1).tolist() == [HEADS * n for n in self.policy.budget.per_layer(self.budget, LANES)]
+        assert int(budgets.min()) >= self.policy.reserve
 
     def _check_exact_part(self, lane: int) -> None:
         """The window and the sinks are held exactly."""

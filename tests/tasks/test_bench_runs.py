@@ -17,7 +17,7 @@ import torch
 
 from tasks.bench import ablate, kl, needle, ppl, quant
 from tasks.bench.comparison import Bench, compare, gap_closed
-from tasks.bench.decode import Run, decode, slots_for
+from tasks.bench.decode import Job, Run, decode, slots_for
 from tasks.bench.haystack import Haystacks
 from tasks.bench.matching import candidate
 from tasks.bench.progress import Progress
@@ -64,6 +64,7 @@ def test_gap_closed_is_one_for_full_and_none_for_the_window() -> None:
 def test_every_policy_is_brought_to_the_bytes_of_the_match(bench: Any) -> None:
     specs = ["confkv", "confkv:tau=0.3,n_low=512", "confkv-l"]
     smaller = [spec + (",protect=4" if ":" in spec else ":protect=4") for spec in specs]
+    smaller += ["adakv:w=4"]
     match = candidate("window:60")
     rows, pairs = compare(bench, [candidate(spec) for spec in smaller], match)
     target = next(row for row in rows if row.policy == "window").mean_bytes
@@ -73,7 +74,7 @@ def test_every_policy_is_brought_to_the_bytes_of_the_match(bench: Any) -> None:
         assert row.bytes_ratio == pytest.approx(row.mean_bytes / target)
         assert row.spec.partition(":")[0] == row.policy.partition(":")[0]
     assert "n_low=" in rows[3].spec and "tau=0.3" in rows[3].spec
-    assert bench.notes == [] and len(pairs) == 10 and {(p.a, p.b) for p in pairs} >= {("full", "window")}
+    assert bench.notes == [] and len(pairs) == 15 and {(p.a, p.b) for p in pairs} >= {("full", "window")}
     between = next(p for p in pairs if (p.a, p.b) == ("full", "window")).difference
     assert between.value == pytest.approx(rows[0].perplexity - rows[1].perplexity)
     assert rows[1].above_full is not None and rows[1].above_full.value == pytest.approx(-between.value)
@@ -114,7 +115,7 @@ def test_sizes_as_written_where_nothing_is_matched(bench: Any) -> None:
 
 def test_confidence_and_bytes_of_a_run_are_the_sessions(loaded: Any, bench: Any) -> None:
     policy = candidate("confkv:n_high=40,n_low=60,protect=4,tau=0.5").policy
-    run = decode(loaded, policy, bench.segments[0], 24, 100, lambda n: None)
+    (run,) = decode(loaded, [Job(policy, bench.segments[0])], 24, 100, lambda n: None)
     session = loaded.engine(policy).session()
     session.extend(bench.segments[0].ids[:24])
     scores = session.score(bench.segments[0].ids[24:124])
@@ -127,28 +128,61 @@ def test_confidence_and_bytes_of_a_run_are_the_sessions(loaded: Any, bench: Any)
 
 def test_an_allocation_holds_what_it_was_made_for(loaded: Any, bench: Any) -> None:
     segment, policy = bench.segments[0], candidate("window:40").policy
-    exact = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=41)
+    (exact,) = decode(loaded, [Job(policy, segment, 41)], 24, 100, lambda n: None)
     # layers x heads x (K and V of 8 float32, and three of metadata)
     a_slot = 2 * 2 * (2 * 8 * 4 + 3 * 4)
     assert not exact.grown and exact.used == exact.slots == 41 and exact.peak_bytes == 41 * a_slot
     for slots in (41.4, 41, 40.6):
         assert slots_for(loaded, policy, segment, 24, slots * a_slot) == 41
-    short = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=40)
+    (short,) = decode(loaded, [Job(policy, segment, 40)], 24, 100, lambda n: None)
     assert short.grown and short.peak_bytes > exact.peak_bytes and short.nll == exact.nll
     assert slots_for(loaded, candidate("confkv:int8=1").policy, segment, 24, 1e6) == 0
 
 
 def test_an_allocation_follows_the_layers_budgets(loaded: Any, bench: Any) -> None:
     segment, policy = bench.segments[0], candidate("confkv-l:n_high=40,n_low=40,floor=10,ratio=0.25,protect=4").policy
-    exact = decode(loaded, policy, segment, 24, 100, lambda n: None, slots=41)
+    (exact,) = decode(loaded, [Job(policy, segment, 41)], 24, 100, lambda n: None)
     # Two layers of budgets 40 and 20: what the first holds at its largest, and half of it; metadata as the first.
     one = 2 * 2 * 8 * 4
     assert not exact.grown and exact.used == 41
     assert exact.mean_bytes == pytest.approx((41 + 21) * one + 41 * 2 * 2 * 3 * 4, rel=0.03)
     flat = candidate("confkv:n_high=40,n_low=40,protect=4").policy
-    even = decode(loaded, flat, segment, 24, 100, lambda n: None, slots=41)
+    (even,) = decode(loaded, [Job(flat, segment, 41)], 24, 100, lambda n: None)
     assert exact.mean_bytes < 0.9 * even.mean_bytes
-    assert decode(loaded, policy, segment, 24, 100, lambda n: None, slots=40).grown
+    assert decode(loaded, [Job(policy, segment, 40)], 24, 100, lambda n: None)[0].grown
+
+
+def test_segments_decoded_together_are_as_decoded_alone(bench: Any, tmp_path: Path) -> None:
+    policy = candidate("confkv:n_high=40,n_low=60,protect=4,tau=0.5").policy
+    together = bench.runs(policy, "x")
+    assert len(together) == len(bench.segments) > 1
+    bench.log.rows.clear()
+    bench.together = 1
+    for one, alone in zip(together, bench.runs(policy, "x"), strict=True):
+        assert one.nll == pytest.approx(alone.nll, abs=1e-3)
+        same = {"start", "mean_bytes", "peak_bytes", "kept", "evictions", "confident", "identity"}
+        assert {k: getattr(one, k) for k in same} == {k: getattr(alone, k) for k in same}
+
+
+@pytest.mark.parametrize(
+    "spec", ["adakv:40,w=4,pool=3,floor=0", "confkv:n_high=40,n_low=40,protect=4,scope=head,heads=ada"]
+)
+def test_an_allocation_is_shared_among_heads(spec: str, loaded: Any, bench: Any) -> None:
+    """Heads divide what their layer was given, and outgrow it no sooner than even ones would."""
+    segment, policy = bench.segments[0], candidate(spec).policy
+    (exact,) = decode(loaded, [Job(policy, segment, 41)], 24, 100, lambda n: None)
+    assert not exact.grown and exact.used == exact.slots == 41
+    session = loaded.engine(policy).session()
+    session.extend(segment.ids[:24])
+    scores = session.score(segment.ids[24:124])
+    store, manager = session.cache.store, session._manager
+    assert exact.nll == pytest.approx(-sum(scores)), "what is allocated changes nothing but bytes"
+    lengths = store.lengths
+    assert lengths == manager.layer_budgets(40) and len(set(lengths)) > 1 and sum(lengths) == 40 * 2 * 2
+    # K and V of 8 float32; a slot more than it holds for every head, and what rounding up adds; queries of the window.
+    spare = exact.peak_bytes - manager.nbytes - 4 * max(lengths) * 3 * 4 - sum(lengths) * 2 * 8 * 4
+    assert 0 < spare <= 4 * 2 * (2 * 8 * 4 + 3 * 4)
+    assert decode(loaded, [Job(policy, segment, 40)], 24, 100, lambda n: None)[0].grown
 
 
 # -- resuming -----------------------------------------------------------------------------------------------------
