@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +17,7 @@ from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
-from confkv.recall import judge, recall, ring_contents
+from confkv.recall import fetches, fetching, judge, recall, ring_contents
 from confkv.sampling import sample
 from confkv.store import FRESH, ORIGIN, PINNED, PROTECTED, SINK
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
@@ -48,7 +49,7 @@ class Session:
         self._logits: Tensor | None = None
         self._confidence, self._budget = 0.0, engine.policy.budget.at(None)
         self._counts = {"evictions": 0, "rebases": 0, "turn": 0, "forwards": 0, "seen": 0}
-        self._counts |= {"recalls": 0, "recalled": 0, "looks": 0}
+        self._counts |= {"recalls": 0, "recalled": 0, "looks": 0, "fetched": 0}
         #: what came back at the decode step under way, and whether its token was run again
         self._recalled, self._looked = 0, False
         self._bytes = {"peak": 0, "sum": 0}
@@ -81,12 +82,14 @@ class Session:
             raise ConfkvError(f"unknown segment '{segment}'; use one of {', '.join(SEGMENTS)}")
         if not ids:
             raise ConfkvError("extend() was given no tokens")
-        before = dict(self._seconds)
+        before, fetched = dict(self._seconds), self._counts["fetched"]
         held = [SEGMENTS[segment]] * len(ids)
         fed = list(ids)
         if self.pending is not None:
             fed, held = [self.pending, *fed], [held[0] if segment == "reply" else 0, *held]
-        positions.check_room(self, held, releases=segment == "observation")
+        asks = segment in ("goal", "observation")
+        cuts = self._cuts(len(fed), asks)
+        positions.check_room(self, held, cuts, releases=segment == "observation")
         if segment == "observation":
             self._counts["turn"] += 1
             self._release()
@@ -94,15 +97,32 @@ class Session:
         self.tokens.extend(ids)
         if self.cache.store is not None:
             self.cache.store.reserve(self._growth(segment, len(fed)), shrink=True)
-        chunk = self.engine.chunk
-        for start in range(0, len(fed), chunk):
-            end = start + chunk
+        for start, end in pairwise(cuts):
             self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
         # A goal or a page of its own may need what earlier ones said.
-        recalled = recall(self) if segment in ("goal", "observation") else 0
+        recalled = self._recall_for(self._counts["fetched"] - fetched) if asks else 0
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}
         return TurnStats(len(ids), spent["prefill"], spent["manage"], self._kept(), self.seen, recalled)
+
+    def _cuts(self, count: int, asks: bool) -> list[int]:
+        """Where ``count`` tokens are cut into passes, 0 and ``count`` among them.
+
+        Where pages come back within a pass, the token that an answer starts from gets a pass of its own: a chunk gets
+        what its tokens need on average.
+        """
+        cuts = [*range(0, count, self.engine.chunk), count]
+        if asks and count - cuts[-2] > 1 and fetches(self):
+            cuts.insert(-1, count - 1)
+        return cuts
+
+    def _recall_for(self, fetched: int) -> int:
+        """Recall for a goal or an observation just fed; what was fetched within its passes is part of it."""
+        recalled = recall(self)
+        self._counts["recalls"] += fetched > 0 == recalled
+        self._counts["recalled"] += fetched
+        self._counts["fetched"] -= fetched
+        return recalled + fetched
 
     def _growth(self, segment: str, count: int) -> int:
         """Slots that ``count`` tokens add at most: all of them where they are kept, else a chunk beyond the budget."""
@@ -137,7 +157,13 @@ class Session:
         rings = ring_contents(cache.rings) if engine.policy.looks else []
         cache.begin(steps)
         tokens = torch.tensor([ids], device=device)
+        cache.fetch = fetch = fetching(self) if phase == "prefill" else None
         self._logits = engine.forward(tokens, at, cache)
+        cache.fetch = None
+        if fetch is not None:
+            self._counts["fetched"] += fetch.brought
+            self._seconds["recall"] += fetch.seconds
+            start += fetch.seconds
         forwarded, aside = time.perf_counter(), self._seconds["recall"] + self._seconds["look"]
         uncertain = phase == "decode" and judge(self, tokens, at, rings)
         sinks = engine.policy.sinks
@@ -335,6 +361,7 @@ class Session:
             recalls=self._counts["recalls"],
             recalled=self._counts["recalled"],
             looks=self._counts["looks"],
+            fetched=self._counts["fetched"],
         )
 
     def checkpoint(self) -> Mark:

@@ -29,6 +29,7 @@ class Recall:
         page: positions per page.
         storage: ``int8`` codes, or ``fp`` for the model's dtype.
         megabytes: most that the archive may hold, in 10^6 bytes; past it the oldest pages are dropped.
+        reads: within each prefill pass, every layer gets pages for the queries of that pass, before they attend.
         index: where the page centres live: ``host`` beside the archive (queries travel), or ``device``.
     """
 
@@ -41,6 +42,7 @@ class Recall:
     storage: Literal["int8", "fp"] = "int8"
     megabytes: float = 1024.0
     index: Literal["host", "device"] = "host"
+    reads: bool = True
 
     def __post_init__(self) -> None:
         if self.page < 1:

@@ -78,6 +78,7 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         storage=_one_of(p, "archive", "int8", "fp"),
         megabytes=float(p["archive_mb"]),
         index=_one_of(p, "index", "host", "device"),
+        reads=bool(at_least(p, "reads", 0)),
     )
     return replace(_confkv(name, spec, p), recall=recall)
 
@@ -119,6 +120,7 @@ _RECALL: dict[str, Value] = {
     "archive": "int8",
     "archive_mb": 1024.0,
     "index": "host",
+    "reads": 1,
 }
 
 _REGISTRY: dict[str, Entry] = {
