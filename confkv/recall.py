@@ -172,17 +172,45 @@ class Fetch:
         self.seconds += time.perf_counter() - start
 
 
-def fetches(session: Session) -> bool:
-    """Whether pages could come back within a prefill pass, and are to."""
+def fetches(session: Session, decoding: bool = False) -> bool:
+    """Whether pages could come back within a prefill pass, or the pass of a decode step, and are to."""
     manager, policy = session._manager, session.engine.policy.recall
     archive = manager.archive if manager is not None else None
-    return policy is not None and policy.reads and archive is not None and archive.pages > 0
+    return policy is not None and policy.reads > decoding and archive is not None and archive.pages > 0
 
 
-def fetching(session: Session) -> Fetch | None:
-    """What brings pages back within the prefill pass that comes; None where nothing could, or is to."""
+def passes(session: Session, count: int, asks: bool) -> list[int]:
+    """Where ``count`` tokens are cut into prefill passes, 0 and ``count`` among them.
+
+    Where pages come back within a pass, the token that an answer starts from gets a pass of its own: a chunk gets what
+    its tokens need on average.
+
+    Args:
+        asks: the tokens are a goal or an observation.
+    """
+    cuts = [*range(0, count, session.engine.chunk), count]
+    if asks and count - cuts[-2] > 1 and fetches(session):
+        cuts.insert(-1, count - 1)
+    return cuts
+
+
+def answer_from(session: Session, fetched: int) -> int:
+    """Recall for a goal or an observation just fed; the ``fetched`` that came within its passes are part of it.
+
+    Returns:
+        as :func:`recall`.
+    """
+    brought = recall(session)
+    session._counts["recalls"] += fetched > 0 == brought
+    session._counts["recalled"] += fetched
+    session._counts["fetched"] -= fetched
+    return brought + fetched
+
+
+def fetching(session: Session, decoding: bool) -> Fetch | None:
+    """What brings pages back within the pass that comes; None where nothing could, or is to."""
     manager = session._manager
-    if manager is None or manager.archive is None or not fetches(session):
+    if manager is None or manager.archive is None or not fetches(session, decoding):
         return None
     return Fetch(manager, manager.archive, session.cache.seen)
 

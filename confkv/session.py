@@ -17,7 +17,7 @@ from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
-from confkv.recall import fetches, fetching, judge, recall, ring_contents
+from confkv.recall import answer_from, fetching, judge, passes, recall, ring_contents
 from confkv.sampling import sample
 from confkv.store import FRESH, ORIGIN, PINNED, PROTECTED, SINK
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
@@ -88,7 +88,7 @@ class Session:
         if self.pending is not None:
             fed, held = [self.pending, *fed], [held[0] if segment == "reply" else 0, *held]
         asks = segment in ("goal", "observation")
-        cuts = self._cuts(len(fed), asks)
+        cuts = passes(self, len(fed), asks)
         positions.check_room(self, held, cuts, releases=segment == "observation")
         if segment == "observation":
             self._counts["turn"] += 1
@@ -100,29 +100,10 @@ class Session:
         for start, end in pairwise(cuts):
             self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
         # A goal or a page of its own may need what earlier ones said.
-        recalled = self._recall_for(self._counts["fetched"] - fetched) if asks else 0
+        recalled = answer_from(self, self._counts["fetched"] - fetched) if asks else 0
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}
         return TurnStats(len(ids), spent["prefill"], spent["manage"], self._kept(), self.seen, recalled)
-
-    def _cuts(self, count: int, asks: bool) -> list[int]:
-        """Where ``count`` tokens are cut into passes, 0 and ``count`` among them.
-
-        Where pages come back within a pass, the token that an answer starts from gets a pass of its own: a chunk gets
-        what its tokens need on average.
-        """
-        cuts = [*range(0, count, self.engine.chunk), count]
-        if asks and count - cuts[-2] > 1 and fetches(self):
-            cuts.insert(-1, count - 1)
-        return cuts
-
-    def _recall_for(self, fetched: int) -> int:
-        """Recall for a goal or an observation just fed; what was fetched within its passes is part of it."""
-        recalled = recall(self)
-        self._counts["recalls"] += fetched > 0 == recalled
-        self._counts["recalled"] += fetched
-        self._counts["fetched"] -= fetched
-        return recalled + fetched
 
     def _growth(self, segment: str, count: int) -> int:
         """Slots that ``count`` tokens add at most: all of them where they are kept, else a chunk beyond the budget."""
@@ -157,7 +138,7 @@ class Session:
         rings = ring_contents(cache.rings) if engine.policy.looks else []
         cache.begin(steps)
         tokens = torch.tensor([ids], device=device)
-        cache.fetch = fetch = fetching(self) if phase == "prefill" else None
+        cache.fetch = fetch = fetching(self, phase == "decode")
         self._logits = engine.forward(tokens, at, cache)
         cache.fetch = None
         if fetch is not None:

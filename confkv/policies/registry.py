@@ -78,7 +78,7 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         storage=_one_of(p, "archive", "int8", "fp"),
         megabytes=float(p["archive_mb"]),
         index=_one_of(p, "index", "host", "device"),
-        reads=bool(at_least(p, "reads", 0)),
+        reads=int(p["reads"]),
     )
     return replace(_confkv(name, spec, p), recall=recall)
 

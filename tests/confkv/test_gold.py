@@ -327,6 +327,7 @@ RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4
 RECALLS = {
     "recall": f"confkv-recall:{RECALL}",
     "recall-head": f"confkv-recall:{RECALL},scope=head,gate=random",
+    "recall-reads": f"confkv-recall:{RECALL},scope=head,reads=2",
     "look": f"confkv-look:{RECALL},index=device",
     "look-head": f"confkv-look:{RECALL},scope=head,page=1",
 }
