@@ -6,7 +6,7 @@ append and attend. Nothing is concatenated, and the session never travels throug
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -111,6 +111,8 @@ class StoreLayer(_Layer):
         """Append k, v ``[1, H, S, D]`` and attend with q ``[1, Hq, S, D]``; returns ``[1, Hq, S, D]``."""
         cache, store, lane = self.cache, self.cache.store_for(k), self.lane
         steps = q.shape[2]
+        if cache.fetch is not None:
+            cache.fetch(lane, q, scale, softcap)
         store.append(lane, k[0], v[0])
         keys, values = store.fp(lane)
         history = store.history(lane)
@@ -189,6 +191,8 @@ class SessionCache(Cache):
         queries, scales, softcaps, sink_logits: per lane, what the manager needs to compute attention mass.
         lane_frequencies: RoPE inverse frequencies of the lanes, where attention is to see keys at their index in the
             cache (StreamingLLM); else empty.
+        fetch: called by each lane with its queries ``[1, Hq, S, D]``, scale and softcap before it attends with them; it
+            may exchange what the lane holds, not how much. None: nothing is to be done.
         turns: for this forward pass, slots whose keys do not sit at their index, and by how much; None: all do.
     """
 
@@ -206,6 +210,7 @@ class SessionCache(Cache):
         self.records_queries = rows > 0
         self.lane_frequencies = lane_frequencies
         self.turns: tuple[Tensor, Tensor] | None = None
+        self.fetch: Callable[[int, Tensor, float, float | None], None] | None = None
         self._make_store = make_store
         self.store: Store | None = None
         self.queries: list[Tensor] = []

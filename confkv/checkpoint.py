@@ -80,5 +80,7 @@ def restore(session: Session, mark: Mark) -> None:
     session.tokens, session.pending = state["tokens"], state["pending"]
     session.cache.seen, session._shift = state["position"], state["shift"]
     session._confidence, session._budget = state["confidence"], state["budget"]
-    session._counts, session._bytes, session._seconds = state["counts"], state["bytes"], state["seconds"]
+    # A file of an earlier version lacks the newer counts.
+    session._counts = {**dict.fromkeys(session._counts, 0), **state["counts"]}
+    session._bytes, session._seconds = state["bytes"], state["seconds"]
     session.steps = [StepRecord(**step) for step in state["steps"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,7 +29,7 @@ def _require(session: Session, end: int, steps: int) -> None:
         )
 
 
-def check_room(session: Session, held: list[int], releases: bool) -> None:
+def check_room(session: Session, held: list[int], cuts: list[int], releases: bool) -> None:
     """Raise what :func:`rebase_if_needed` would raise on the way, before anything is changed.
 
     During prefill the number of survivors does not depend on what the tokens are, so it can be counted ahead; where
@@ -36,6 +37,7 @@ def check_room(session: Session, held: list[int], releases: bool) -> None:
 
     Args:
         held: why each of the tokens to come does not compete.
+        cuts: where they are cut into passes, both ends among them.
         releases: the next turn begins; what the last one protected competes from now on.
     """
     limit, cache, policy = session.engine.max_positions, session.cache, session.engine.policy
@@ -59,9 +61,9 @@ def check_room(session: Session, held: list[int], releases: bool) -> None:
             # Shares taken at a smaller budget were rounded there, and scale with it.
             budgets = [max(pair) for pair in zip(budgets, session._manager.layer_budgets(nominal), strict=True)]
     rings = [(ring.length, ring.window - 1) for ring in cache.rings]
-    for start in range(0, len(held), session.engine.chunk):
+    for start, end in pairwise(cuts):
         lengths = [min(n, k + b) for n, k, b in zip(lengths, kept, budgets, strict=True)]
-        part = held[start : start + session.engine.chunk]
+        part = held[start:end]
         if position + len(part) > limit:
             position = max([*lengths, *(n for n, _ in rings)], default=0)
             _require(session, position, len(part))

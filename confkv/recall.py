@@ -16,6 +16,7 @@ from confkv_kernels import page_scores
 
 if TYPE_CHECKING:
     from confkv.bridge import RingLayer
+    from confkv.manager import Manager
     from confkv.session import Session
 
 #: Recorded mass of a slot that is to be vacated: below any real one, and it moves with the slot.
@@ -42,7 +43,16 @@ class Plan:
     lengths: list[int]
 
 
-def choose(store: Store, archive: Archive, score: Tensor, free: Tensor, targets: list[int]) -> Plan:
+@dataclass(frozen=True)
+class Slots:
+    """What :func:`choose` reads of a store, or of some of its lanes: ``meta`` is ``[G, H, n, columns]``."""
+
+    lanes: int
+    lengths: list[int]
+    meta: Tensor
+
+
+def choose(store: Store | Slots, archive: Archive, score: Tensor, free: Tensor, targets: list[int]) -> Plan:
     """Fill every lane with the best pages, up to ``targets``; what competes and is not in them leaves.
 
     A position that is held and belongs to a chosen page stays as it is. The last page may come in part, so that the
@@ -99,9 +109,17 @@ def carry_out(store: Store, archive: Archive, plan: Plan) -> None:
     bring = plan.bring.expand(-1, store.heads, -1)
     lane, head, _ = at = bring.nonzero(as_tuple=True)
     row, origin = (x.expand_as(bring)[at] for x in (plan.rows, plan.origin))
-    k, v = archive.read(lane, head, row)
     # Both are in order of lane and head, and each of these has as many holes as rows.
-    lanes, heads, slots = holes.nonzero(as_tuple=True)
+    _fill(store, archive, holes.nonzero(as_tuple=True), lane, head, row, origin)
+    store.age()
+
+
+def _fill(
+    store: Store, archive: Archive, holes: tuple[Tensor, ...], lane: Tensor, head: Tensor, row: Tensor, origin: Tensor
+) -> None:
+    """Write N archived rows to N slots. ``holes`` are lane, head and slot; all tensors are ``[N]`` int64."""
+    k, v = archive.read(lane, head, row)
+    lanes, heads, slots = holes
     write_rows(store, lanes, heads, slots, k.to(store.device), v.to(store.device))
     meta = torch.zeros(row.shape[0], store.meta.shape[-1])
     meta[:, POS] = archive.positions(lane, head, row, origin).float()
@@ -109,7 +127,95 @@ def carry_out(store: Store, archive: Archive, plan: Plan) -> None:
     if store.norms is not None:
         meta[:, store.norms] = value_norms(v)
     store.meta[lanes, heads, slots] = meta.to(store.device)
-    store.age()
+
+
+class Fetch:
+    """Recall within a forward pass: each lane gets pages for the very queries that are about to attend in it.
+
+    Layer by layer, so that the queries of a layer already know what came back in the layers below: where all layers get
+    pages at once, by the queries of a pass that saw none of them, what depends on two layers is not found. What leaves
+    makes room for what comes, so that a lane keeps its length.
+
+    Attributes:
+        brought: as :func:`recall` returns it, so far.
+        seconds: wall time so far.
+    """
+
+    def __init__(self, manager: Manager, archive: Archive, end: int, nominal: int) -> None:
+        self.manager, self.archive, self.store = manager, archive, manager.store
+        self.brought, self.seconds = 0, 0.0
+        manager.archive_before(end)
+        # What the newest tokens before the pass are to each other, they are to its first tokens too.
+        self.free = manager.evictable(end, nominal)
+
+    def __call__(self, lane: int, q: Tensor, scale: float, softcap: float | None) -> None:
+        """Exchange what a lane holds for what ``q`` ``[1, Hq, S, D]`` (after RoPE) asks for."""
+        start = time.perf_counter()
+        store, archive, n = self.store, self.archive, self.store.lengths[lane]
+        centre = archive.centre[lane : lane + 1, :, : archive.pages]
+        scales = torch.tensor([scale], device=centre.device)
+        score = page_scores(q.to(centre.device), centre, scale=scales, softcap=softcap)
+        if self.manager.policy.scope == "layer":
+            score = score.mean(1, keepdim=True)
+        view = Slots(1, [n], store.meta[lane : lane + 1])
+        plan = choose(view, archive, score, self.free[lane : lane + 1, :, :n], [n])
+        bring, vacate = plan.bring[0], plan.vacate[0]
+        if bool(bring.any()):
+            # Past its limit the archive may have too few rows for the slots.
+            vacate &= vacate.cumsum(-1) <= bring.sum(-1, keepdim=True)
+            bring, vacate = (x.expand(store.heads, -1) for x in (bring, vacate))
+            head, _ = at = bring.nonzero(as_tuple=True)
+            heads, slots = (x.to(store.device) for x in vacate.nonzero(as_tuple=True))
+            holes = torch.full_like(heads, lane), heads, slots
+            row, origin = (x[0].expand_as(bring)[at] for x in (plan.rows, plan.origin))
+            _fill(store, archive, holes, torch.full_like(head, lane), head, row, origin)
+            self.brought += -(-int(plan.bring.sum()) // plan.bring.shape[1])
+        self.seconds += time.perf_counter() - start
+
+
+def fetches(session: Session, decoding: bool = False) -> bool:
+    """Whether pages could come back within a prefill pass, or the pass of a decode step, and are to."""
+    manager, policy = session._manager, session.engine.policy.recall
+    archive = manager.archive if manager is not None else None
+    return policy is not None and policy.reads > decoding and archive is not None and archive.pages > 0
+
+
+def passes(session: Session, count: int, asks: bool) -> list[int]:
+    """Where ``count`` tokens are cut into prefill passes, 0 and ``count`` among them.
+
+    Where pages come back within a pass, the token that an answer starts from gets a pass of its own: a chunk gets what
+    its tokens need on average.
+
+    Args:
+        asks: the tokens are a goal or an observation.
+    """
+    cuts = [*range(0, count, session.engine.chunk), count]
+    if asks and count - cuts[-2] > 1 and fetches(session):
+        cuts.insert(-1, count - 1)
+    return cuts
+
+
+def answer_from(session: Session, fetched: int) -> int:
+    """Recall for a goal or an observation just fed; the ``fetched`` that came within its passes are part of it.
+
+    Returns:
+        as :func:`recall`.
+    """
+    brought = recall(session)
+    session._counts["recalls"] += fetched > 0 == brought
+    session._counts["recalled"] += fetched
+    session._counts["fetched"] -= fetched
+    return brought + fetched
+
+
+def fetching(session: Session, decoding: bool) -> Fetch | None:
+    """What brings pages back within the pass that comes; None where nothing could, or is to."""
+    manager = session._manager
+    if manager is None or manager.archive is None or not fetches(session, decoding):
+        return None
+    nominal = session._budget if decoding else manager.policy.budget.at(None)
+    assert nominal is not None
+    return Fetch(manager, manager.archive, session.cache.seen, nominal)
 
 
 def recall(session: Session, coming: int = 0) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
-from confkv.recall import recall
+from confkv.recall import answer_from, passes
 from confkv.sampling import sample
 from confkv.step import Phase
 from confkv.store import FRESH, PINNED, PROTECTED
@@ -48,7 +48,7 @@ class Session:
         self._logits: Tensor | None = None
         self._confidence, self._budget = 0.0, engine.policy.budget.at(None)
         self._counts = {"evictions": 0, "rebases": 0, "turn": 0, "forwards": 0, "seen": 0}
-        self._counts |= {"recalls": 0, "recalled": 0, "looks": 0}
+        self._counts |= {"recalls": 0, "recalled": 0, "looks": 0, "fetched": 0}
         #: what came back at the decode step under way, and whether its token was run again
         self._recalled, self._looked = 0, False
         self._bytes = {"peak": 0, "sum": 0}
@@ -81,12 +81,14 @@ class Session:
             raise ConfkvError(f"unknown segment '{segment}'; use one of {', '.join(SEGMENTS)}")
         if not ids:
             raise ConfkvError("extend() was given no tokens")
-        before = dict(self._seconds)
+        before, fetched = dict(self._seconds), self._counts["fetched"]
         held = [SEGMENTS[segment]] * len(ids)
         fed = list(ids)
         if self.pending is not None:
             fed, held = [self.pending, *fed], [held[0] if segment == "reply" else 0, *held]
-        positions.check_room(self, held, releases=segment == "observation")
+        asks = segment in ("goal", "observation")
+        cuts = passes(self, len(fed), asks)
+        positions.check_room(self, held, cuts, releases=segment == "observation")
         if segment == "observation":
             self._counts["turn"] += 1
             self._release()
@@ -94,12 +96,10 @@ class Session:
         self.tokens.extend(ids)
         if self.cache.store is not None:
             self.cache.store.reserve(self._growth(segment, len(fed)), shrink=True)
-        chunk = self.engine.chunk
-        for start in range(0, len(fed), chunk):
-            end = start + chunk
+        for start, end in pairwise(cuts):
             self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
         # A goal or a page of its own may need what earlier ones said.
-        recalled = recall(self) if segment in ("goal", "observation") else 0
+        recalled = answer_from(self, self._counts["fetched"] - fetched) if asks else 0
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}
         return TurnStats(len(ids), spent["prefill"], spent["manage"], self._kept(), self.seen, recalled)
@@ -269,6 +269,7 @@ class Session:
             recalls=self._counts["recalls"],
             recalled=self._counts["recalled"],
             looks=self._counts["looks"],
+            fetched=self._counts["fetched"],
         )
 
     def checkpoint(self) -> Mark:

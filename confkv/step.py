@@ -15,7 +15,7 @@ from confkv.bridge import Together
 from confkv.confidence import confidence
 from confkv.errors import ConfkvError
 from confkv.manager import Manager
-from confkv.recall import Contents, brought_for_look, put_back, recall, ring_contents
+from confkv.recall import Contents, Fetch, brought_for_look, fetching, put_back, recall, ring_contents
 from confkv.store import SINK
 
 if TYPE_CHECKING:
@@ -54,7 +54,13 @@ def feed(sessions: Sequence[Session], ids: list[list[int]], held: list[list[int]
     at = torch.tensor(first, device=device).unsqueeze(1) + torch.arange(steps, device=device)
     rings = [ring_contents(s.cache.rings) if s.engine.policy.looks else [] for s in sessions]
     tokens = torch.tensor(ids, device=device)
-    _forward(sessions, tokens, at)
+    fetches = [fetching(session, phase == "decode") for session in sessions]
+    _forward(sessions, tokens, at, fetches)
+    for session, fetch in zip(sessions, fetches, strict=True):
+        if fetch is not None:
+            session._counts["fetched"] += fetch.brought
+            session._seconds["recall"] += fetch.seconds
+            start += fetch.seconds
     forwarded, aside = time.perf_counter(), _aside(sessions)
     verdicts = _judge(sessions, tokens, at, rings) if phase == "decode" else [None] * len(sessions)
     judged = time.perf_counter() - forwarded - (_aside(sessions) - aside)
@@ -105,9 +111,13 @@ def score(sessions: Sequence[Session], ids: Sequence[list[int]]) -> list[list[fl
     return out
 
 
-def _forward(sessions: Sequence[Session], tokens: Tensor, at: Tensor) -> None:
-    for session in sessions:
+def _forward(
+    sessions: Sequence[Session], tokens: Tensor, at: Tensor, fetches: Sequence[Fetch | None] | None = None
+) -> None:
+    """One pass; ``fetches`` bring pages back within it."""
+    for i, session in enumerate(sessions):
         session.cache.begin(tokens.shape[1])
+        session.cache.fetch = fetches[i] if fetches else None
     engine, (one, *others) = sessions[0].engine, sessions
     if not others:
         one._logits = engine.forward(tokens, at, one.cache)

@@ -80,6 +80,8 @@ class SessionStats:
         recalls: times that positions came back from the archive, for second looks or otherwise.
         recalled: (layer, position) pairs that came back, the mean over heads where each head has its own.
         looks: tokens that were run again with recalled positions.
+        fetched: (layer, position) pairs that came back within passes, but for those of goals and observations, which
+            ``recalled`` has.
         seconds: wall time by ``prefill``, ``decode`` (model and sampling), ``manage`` (confidence, mass, ranking,
             compaction, quantising, archiving), ``recall`` (choosing pages and bringing them back), ``look`` (forward
             passes that ran a token again).
@@ -100,6 +102,7 @@ class SessionStats:
     recalls: int = 0
     recalled: int = 0
     looks: int = 0
+    fetched: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

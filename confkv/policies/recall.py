@@ -36,6 +36,8 @@ class Recall:
         page: positions per page.
         storage: ``int8`` codes, or ``fp`` for the model's dtype.
         megabytes: most that the archive may hold, in 10^6 bytes; past it the oldest pages are dropped.
+        reads: 1: within each prefill pass, every layer gets pages for the queries of that pass before they attend;
+            2: in decode steps too, whatever the gate says of them; 0: in neither.
         index: where the page centres live: ``host`` beside the archive (queries travel), or ``device``.
     """
 
@@ -50,10 +52,13 @@ class Recall:
     storage: Literal["int8", "fp"] = "int8"
     megabytes: float = 1024.0
     index: Literal["host", "device"] = "host"
+    reads: int = 1
 
     def __post_init__(self) -> None:
         if self.page < 1:
             raise PolicyError(f"page={self.page} must be at least 1")
+        if self.reads not in (0, 1, 2):
+            raise PolicyError(f"reads={self.reads} must be 0, 1 (prefill) or 2 (prefill and decode steps)")
         if not 0.0 <= self.rate <= 1.0:
             raise PolicyError(f"rate={self.rate:g} must lie between 0 and 1")
         if not 0.0 <= self.looks <= 1.0:

@@ -92,6 +92,7 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         storage=_one_of(p, "archive", "int8", "fp"),
         megabytes=float(p["archive_mb"]),
         index=_one_of(p, "index", "host", "device"),
+        reads=int(p["reads"]),
     )
     return replace(_compose(name, spec, p, _by_confidence(p)), recall=recall)
 
@@ -140,6 +141,7 @@ _RECALL: dict[str, Value] = {
     "archive": "int8",
     "archive_mb": 1024.0,
     "index": "host",
+    "reads": 1,
 }
 
 _REGISTRY: dict[str, Entry] = {

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
-from confkv.errors import PolicyError
 from confkv.policies import Policy
 from tasks.bench.decode import Job, Run, decode, identity, slots_for
-from tasks.bench.matching import Build, Candidate, candidate, fill, solve
+from tasks.bench.matching import Candidate, candidate, fill, solve
 from tasks.bench.model import Model
 from tasks.bench.progress import Progress
 from tasks.bench.results import ResultLog
@@ -24,6 +23,8 @@ from tasks.errors import TaskError
 from tasks.records import Record
 
 TOLERANCE = 0.02
+
+Answer = TypeVar("Answer")
 
 
 class PolicyRow(Record):
@@ -72,12 +73,22 @@ class Pair(Record):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A policy to run on some segments: what the table calls it, and the slots it is allocated (0: as it grows)."""
+class Asked:
+    """Runs to make: a policy, what the table calls it, the slots it is allocated (0: as it grows), and over what."""
 
     policy: Policy
     label: str
-    slots: int = 0
+    slots: int
+    segments: tuple[Segment, ...]
+    tokens: int
+
+
+class Wanted(Exception):
+    """A question cannot be answered before these runs are made."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked.label)
+        self.asked = asked
 
 
 @dataclass
@@ -99,108 +110,138 @@ class Bench:
     progress: Progress
     together: int = 16
     notes: list[str] = field(default_factory=list)
+    _told: dict[str, Run] = field(default_factory=dict)
+    _slots: dict[tuple[str, float], int] = field(default_factory=dict)
 
-    def measure(self, plans: Sequence[Plan], segments: list[Segment], tokens: int) -> list[list[Run]]:
-        """Each plan on each segment, from the log where it is there; the others together.
+    def measure(self, asked: Sequence[Asked]) -> None:
+        """Make runs, those that are on file left out, as many at once as go together."""
+        for tokens in sorted({one.tokens for one in asked}):
+            jobs = list(
+                {self._key(one, s): (one, s) for one in asked if one.tokens == tokens for s in one.segments}.values()
+            )
+            for first in range(0, len(jobs), self.together):
+                self._measure_together(jobs[first : first + self.together], tokens)
 
-        Returns:
-            runs by plan, then by segment.
-        """
-        jobs = [(plan, Job(plan.policy, segment, plan.slots)) for plan in plans for segment in segments]
-        keys = [identity(self.model, j.policy, j.segment, self.prefix, tokens, j.slots).key for _, j in jobs]
-        for first in range(0, len(jobs), self.together):
-            batch, wanted = jobs[first : first + self.together], keys[first : first + self.together]
-            missing = [key for key in wanted if key not in self.log.rows]
-            self.log.skipped += len(wanted) - len(missing)
-            if not missing:
-                continue
+    def _measure_together(self, batch: list[tuple[Asked, Segment]], tokens: int) -> None:
+        keys = [self._key(one, segment) for one, segment in batch]
+        missing = [key for key in keys if key not in self.log.rows]
+        self.log.skipped += len(keys) - len(missing)
+        if missing:
             # All of a batch again, since rounding depends on what a segment is decoded beside.
-            names = list(dict.fromkeys(plan.label for plan, _ in batch))
+            names = list(dict.fromkeys(one.label for one, _ in batch))
             self.progress.begin(names[0] if len(names) == 1 else f"{len(batch)} runs", tokens * len(batch))
-            done = decode(self.model, [job for _, job in batch], self.prefix, tokens, self.progress.advance)
+            jobs = [Job(one.policy, segment, one.slots) for one, segment in batch]
+            done = decode(self.model, jobs, self.prefix, tokens, self.progress.advance)
             self.log.add(*(run for run in done if run.identity.key in missing))
-            for (plan, job), run in zip(batch, done, strict=True):
-                where = f"{job.segment.text.name}+{job.segment.start}"
+            for (one, segment), run in zip(batch, done, strict=True):
                 self.progress.say(
-                    f"{plan.label} [{plan.policy.spec}] {where}: perplexity {math.exp(run.nll / tokens):.3f}, "
-                    f"mean {run.mean_bytes / 1e6:.2f} MB, kept {run.kept:.0f}, {run.seconds:.1f} s"
-                    + (f", outgrew {plan.slots} slots" if run.grown else "")
+                    f"{one.label} [{one.policy.spec}] {segment.text.name}+{segment.start}: "
+                    f"perplexity {math.exp(run.nll / tokens):.3f}, mean {run.mean_bytes / 1e6:.2f} MB, "
+                    f"kept {run.kept:.0f}, {run.seconds:.1f} s" + (f", outgrew {one.slots} slots" if run.grown else "")
                 )
-        found = iter(keys)
-        return [[self.log.rows[next(found)] for _ in segments] for _ in plans]
+        self._told.update((key, self.log.rows[key]) for key in keys)
+
+    def _key(self, one: Asked, segment: Segment) -> str:
+        return identity(self.model, one.policy, segment, self.prefix, one.tokens, one.slots).key
+
+    def ask(
+        self,
+        policy: Policy,
+        label: str,
+        slots: int = 0,
+        segments: Sequence[Segment] | None = None,
+        tokens: int | None = None,
+    ) -> list[Run]:
+        """A policy's runs on every segment (or on those named).
+
+        Raises:
+            Wanted: they were not measured yet in this process.
+        """
+        chosen = tuple(self.segments if segments is None else segments)
+        one = Asked(policy, label, slots, chosen, self.tokens if tokens is None else tokens)
+        keys = [self._key(one, segment) for segment in chosen]
+        if any(key not in self._told for key in keys):
+            raise Wanted(one)
+        return [self._told[key] for key in keys]
+
+    def answers(self, questions: Sequence[Callable[[], Answer]]) -> list[Answer | TaskError]:
+        """What each question comes to, asked again until it needs no more runs.
+
+        The runs that all of them wait for are made together. Rounds are the same at every start, whatever is on file,
+        so that a resumed bench measures what an uninterrupted one does.
+        """
+        done: dict[int, Answer | TaskError] = {}
+        while len(done) < len(questions):
+            wanted = []
+            for i, question in enumerate(questions):
+                if i not in done:
+                    try:
+                        done[i] = question()
+                    except Wanted as more:
+                        wanted.append(more.asked)
+                    except TaskError as error:
+                        done[i] = error
+            self.measure(wanted)
+        return [done[i] for i in range(len(questions))]
 
     def runs(self, policy: Policy, label: str, slots: int = 0) -> list[Run]:
-        """A policy on every segment."""
-        return self.measure([Plan(policy, label, slots)], self.segments, self.tokens)[0]
+        """A policy on every segment, measured now if it has to be."""
+        (answer,) = self.answers([lambda: self.ask(policy, label, slots)])
+        assert not isinstance(answer, TaskError)
+        return answer
+
+    def slots(self, policy: Policy, target: float) -> int:
+        """:func:`slots_for` on the first segment, computed once."""
+        key = (policy.spec, target)
+        if key not in self._slots:
+            self._slots[key] = slots_for(self.model, policy, self.segments[0], self.prefix, target)
+        return self._slots[key]
 
     def reference(self, match: Candidate) -> list[Run]:
         """The match's runs."""
-        return self.runs(match.policy, match.label, _reference_slots(match))
-
-    def first_plans(self, chosen: Sequence[Candidate], match: Candidate) -> list[Plan]:
-        """What :meth:`matched` will ask for first of each candidate, so that these runs can be made together."""
-        target = mean_bytes(self.reference(match))
-        plans = []
-        for c in chosen:
-            if c.at is None or c.size is None:
-                plans.append(Plan(c.policy, c.label))
-                continue
-            if c.policy.spec == match.policy.spec:
-                continue
-            slots = slots_for(self.model, c.policy, self.segments[0], self.prefix, target)
-            with contextlib.suppress(PolicyError):  # too small to be built: told when it is solved by itself
-                if slots:
-                    plans.append(Plan(c.at(c.filling(slots)), c.label, slots))
-        return plans
-
-    def fits(self, at: Build, size: int, slots: int) -> bool:
-        """Whether runs at this size are on file that did not outgrow their allocation."""
-        try:
-            policy = at(size)
-        except PolicyError:
-            return False
-        keys = [identity(self.model, policy, s, self.prefix, self.tokens, slots).key for s in self.segments]
-        return all(key in self.log.rows and not self.log.rows[key].grown for key in keys)
+        return self.ask(match.policy, match.label, _reference_slots(match))
 
     def matched(self, chosen: Candidate, match: Candidate) -> tuple[Policy, list[Run]]:
         """The policy at the size that meets the match's mean bytes, and its runs; as written where it has no size.
 
         The store is allocated for the match's bytes at once, and the size is the largest that never outgrows them.
+
+        Raises:
+            Wanted: a run that it depends on was not measured yet.
         """
         at, size, label = chosen.at, chosen.size, chosen.label
         if at is None or size is None:
-            return chosen.policy, self.runs(chosen.policy, label)
+            return chosen.policy, self.ask(chosen.policy, label)
         target = mean_bytes(self.reference(match))
         if chosen.policy.spec == match.policy.spec:
             return chosen.policy, self.reference(match)
         first, calibrate = self.segments[0], min(self.tokens, max(self.calibrate, 2 * (match.size or 0)))
-        slots = slots_for(self.model, chosen.policy, first, self.prefix, target)
+        slots = self.slots(chosen.policy, target)
         guess = match.size or size
         for _ in range(3):
             if not slots:
                 break
 
             def whole(size: int, slots: int = slots) -> tuple[int, bool]:
-                return _used(self.runs(at(size), label, slots))
+                return _used(self.ask(at(size), label, slots))
 
             def short(size: int, slots: int = slots) -> tuple[int, bool]:
-                plan = Plan(at(size), f"calibrating {label}", slots)
-                return _used(self.measure([plan], [first], calibrate)[0])
+                return _used(self.ask(at(size), f"calibrating {label}", slots, [first], calibrate))
 
-            guess = chosen.filling(slots)
-            if not chosen.single and calibrate < self.tokens and not self.fits(at, guess, slots):
+            guess = slots - 1 if chosen.single else guess
+            if not chosen.single and calibrate < self.tokens:
                 guess = fill(short, slots, guess) or guess
             found = fill(whole, slots, guess)
             if found is None:
                 break
-            runs = self.runs(at(found), label, slots)
+            runs = self.ask(at(found), label, slots)
             ratio = mean_bytes(runs) / target
             if abs(ratio - 1) <= TOLERANCE:
                 return at(found), runs
             slots, guess = int(slots / ratio), found  # state beside the slots has to be paid for as well
 
         def grown(size: int) -> float:
-            return mean_bytes(self.runs(at(size), label))
+            return mean_bytes(self.ask(at(size), label))
 
         solved = solve(grown, target, guess, tolerance=TOLERANCE, accept=0.001)
         if not solved.matched:
@@ -208,7 +249,7 @@ class Bench:
                 f"{label}: no size within {TOLERANCE:.0%} of the match was found; the closest, "
                 f"{at(solved.size).spec}, holds {solved.ratio:.3f} of its bytes"
             )
-        return at(solved.size), self.runs(at(solved.size), label)
+        return at(solved.size), self.ask(at(solved.size), label)
 
 
 def _reference_slots(match: Candidate) -> int:
@@ -232,15 +273,21 @@ def compare(
     if match is not None and match.size is None:
         raise TaskError(f"--match {match.label} has no size to match; name one that has, as in --match window:512")
     chosen, window = _lined_up(candidates, match)
-    target = mean_bytes(bench.reference(match)) if match is not None else None
-    plans = bench.first_plans(chosen, match) if match is not None else [Plan(c.policy, c.label) for c in chosen]
-    bench.measure(plans, bench.segments, bench.tokens)
+    target = None
+    if match is not None:
+        (reference,) = bench.answers([lambda: bench.reference(match)])
+        assert not isinstance(reference, TaskError)
+        target = mean_bytes(reference)
+
+    def question(c: Candidate) -> Callable[[], tuple[Policy, list[Run]]]:
+        return lambda: bench.matched(c, match) if match else (c.policy, bench.ask(c.policy, c.label))
+
     results: list[tuple[Candidate, Policy, list[Run]]] = []
-    for c in chosen:
-        try:
-            results.append((c, *(bench.matched(c, match) if match else (c.policy, bench.runs(c.policy, c.label)))))
-        except TaskError as error:
-            bench.notes.append(f"{c.label} was left out: {error}")
+    for c, answer in zip(chosen, bench.answers([question(c) for c in chosen]), strict=True):
+        if isinstance(answer, TaskError):
+            bench.notes.append(f"{c.label} was left out: {answer}")
+        else:
+            results.append((c, *answer))
     floor = next((perplexity(runs) for c, _, runs in results if c is window), None)
     rows = [_row(bench, c, policy, runs, results[0][2], floor, target) for c, policy, runs in results]
     pairs = []

@@ -1,7 +1,8 @@
 """Needles in a haystack of real text: retrieval of a random key at a known depth, and variants after RULER.
 
-Three kinds, each with its own wording: ``single`` (one key), ``multikey`` (the key asked for among others alike) and
-``tracking`` (a chain of assignments that has to be followed). RULER: https://arxiv.org/abs/2404.06654.
+Four kinds: ``single`` (one key), ``multikey`` (the key asked for among others alike), ``multiquery`` (a key at each
+depth of one haystack, each asked for by itself) and ``tracking`` (a chain of assignments that has to be followed).
+RULER: https://arxiv.org/abs/2404.06654.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 
 from tasks.errors import TaskError
 
-KINDS = ("single", "multikey", "tracking")
+KINDS = ("single", "multikey", "multiquery", "tracking")
+#: Kinds whose depths lie in one haystack, which is prefilled once for all of them.
+SHARED = ("multiquery",)
 #: Keys beside the one asked for in ``multikey``; links of the chain, and chains, in ``tracking``.
 OTHERS, LINKS, CHAINS = 3, 3, 2
 PLACES = (
@@ -69,30 +72,56 @@ class Haystacks:
         """
         if kind not in KINDS:
             raise TaskError(f"unknown kind of needle '{kind}'; use one of {', '.join(KINDS)}")
+        if kind in SHARED:
+            return self.cases([depth], length, seed)[0]
         rng = random.Random(f"{kind}/{length}/{depth}/{seed}")
         needles, question, expected, forbidden = _NEEDLES[kind](rng)
-        room = length - sum(self._count(needle) for needle, _ in needles)
+        placed = []
+        for needle, share in needles:
+            at = depth + (1 - depth) * share if kind == "tracking" else depth if share == 0 else rng.random()
+            placed.append((at, needle))
+        haystack, starts = self._with(placed, length)
+        return Case(haystack, question, expected, forbidden, starts[0])
+
+    def cases(self, depths: Sequence[float], length: int, seed: int) -> list[Case]:
+        """A case for each depth, all about the same haystack: every depth has a place and a key of its own.
+
+        Args:
+            depths, length, seed: as for :meth:`case`; another set of depths is another haystack.
+
+        Raises:
+            TaskError: more depths than there are places, or a text too short for the length.
+        """
+        if len(depths) > len(PLACES):
+            raise TaskError(f"--depths has {len(depths)} depths and multiquery takes {len(PLACES)} at most; name fewer")
+        rng = random.Random(f"multiquery/{length}/{list(depths)}/{seed}")
+        places, keys = rng.sample(PLACES, len(depths)), _keys(rng, len(depths))
+        pairs = list(zip(places, keys, strict=True))
+        haystack, starts = self._with([(d, _sentence(*pair)) for d, pair in zip(depths, pairs, strict=True)], length)
+        return [
+            Case(haystack, _ask(place), (key,), tuple(other for other in keys if other != key), start)
+            for (place, key), start in zip(pairs, starts, strict=True)
+        ]
+
+    def _with(self, placed: Sequence[tuple[float, str]], length: int) -> tuple[str, list[int]]:
+        """The text with needles, each before the sentence nearest to its depth, and the character each begins at."""
+        room = length - sum(self._count(needle) for _, needle in placed)
         if room < 1:
             raise TaskError(f"a haystack of {length} tokens has no room for its needles; use a larger --lengths")
         pieces = self._upto(room, length)
         ends = [0]
         for i in range(len(pieces)):
             ends.append(ends[-1] + self._tokens[i])
-        # Where each needle goes: before which sentence. The first is the one asked for.
-        places = []
-        for needle, share in needles:
-            at = depth + (1 - depth) * share if kind == "tracking" else depth if share == 0 else rng.random()
-            places.append((_nearest(ends, at * ends[-1]), needle))
-        out, start = "", 0
+        before = [_nearest(ends, at * ends[-1]) for at, _ in placed]
+        out, starts = "", [0] * len(placed)
         for i in range(len(pieces) + 1):
-            for place, needle in places:
-                if place != i:
-                    continue
-                if needle is places[0][1]:
-                    start = len(out)
-                out += needle
+            for which, (_, needle) in enumerate(placed):
+                if before[which] == i:
+                    starts[which] = len(out)
+                    out += needle
             out += pieces[i] if i < len(pieces) else ""
-        return Case(out.strip(), question, expected, forbidden, start - (len(out) - len(out.lstrip())))
+        blank = len(out) - len(out.lstrip())
+        return out.strip(), [start - blank for start in starts]
 
     def _upto(self, room: int, length: int) -> list[str]:
         total = 0
@@ -116,6 +145,14 @@ def _key(rng: random.Random) -> str:
     return str(rng.randrange(1_000_000, 10_000_000))
 
 
+def _keys(rng: random.Random, count: int) -> list[str]:
+    keys: list[str] = []
+    while len(keys) < count:
+        if (key := _key(rng)) not in keys:
+            keys.append(key)
+    return keys
+
+
 def _sentence(place: str, key: str) -> str:
     return f"The number kept at the {place} is {key}. "
 
@@ -127,10 +164,7 @@ def _single(rng: random.Random) -> Needles:
 
 def _multikey(rng: random.Random) -> Needles:
     places = rng.sample(PLACES, OTHERS + 1)
-    keys: list[str] = []
-    while len(keys) < len(places):
-        if (key := _key(rng)) not in keys:
-            keys.append(key)
+    keys = _keys(rng, len(places))
     needles = [(_sentence(p, k), 0.0 if i == 0 else 0.5) for i, (p, k) in enumerate(zip(places, keys, strict=True))]
     return needles, _ask(places[0]), (keys[0],), tuple(keys[1:])
 

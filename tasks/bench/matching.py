@@ -31,7 +31,6 @@ class Candidate:
         size: its own size (the first size parameter); None where it has none (``full``).
         single: whether the size is one number, a fixed budget.
         at: the same policy at another size, its other size parameters scaled along; None where ``size`` is.
-        largest: its largest size parameter, as a multiple of its size.
     """
 
     label: str
@@ -39,11 +38,6 @@ class Candidate:
     size: int | None = None
     single: bool = False
     at: Build | None = None
-    largest: float = 1.0
-
-    def filling(self, slots: int) -> int:
-        """The size whose largest budget and the newest position fill ``slots``, if that budget is ever reached."""
-        return max(1, round((slots - 1) / self.largest))
 
 
 def parameters(spec: str) -> dict[str, int | float | str]:
@@ -79,7 +73,7 @@ def candidate(spec: str, label: str | None = None) -> Candidate:
         sized = values | {key: max(1, round(size * share)) for key, share in shares.items()}
         return parse_policy(f"{name}:{','.join(f'{key}={value}' for key, value in sized.items())}")
 
-    return Candidate(label or spec, policy, size, len(names) == 1, at, max(shares.values()))
+    return Candidate(label or spec, policy, size, len(names) == 1, at)
 
 
 def known(specs: list[str]) -> tuple[list[str], list[str]]:

@@ -1,33 +1,28 @@
-"""``confkv bench needle``: exact retrieval of a key by length and depth, one prefill a cell and policy."""
+"""``confkv bench needle``: exact retrieval of a key by length and depth, as written or at a share of full's bytes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from confkv.policies import Policy
+from confkv.policies import Policy, parse_policy
 from tasks.bench import figures
-from tasks.bench.haystack import KINDS, Case, Haystacks, correct
-from tasks.bench.matching import known
+from tasks.bench.asking import QUESTIONS, SEGMENTS, Read, ask, prompt, read
+from tasks.bench.haystack import KINDS, SHARED, Case, Haystacks, correct
+from tasks.bench.matching import Candidate, candidate, known
 from tasks.bench.model import Model, load
-from tasks.bench.output import Summary, circumstances, markdown, write
+from tasks.bench.needle_rows import Answer, NeedleRow, accuracy, heat, summarise, table
+from tasks.bench.output import Summary, circumstances, write
 from tasks.bench.ppl import DEFAULTS, room
 from tasks.bench.progress import Progress
 from tasks.bench.results import Identity, ResultLog, Row, open_log
-from tasks.bench.statistics import Interval, wilson
+from tasks.bench.share import peak, sized
 from tasks.bench.text import Text, encode, read_texts
 from tasks.errors import TaskError
 from tasks.options import check
-from tasks.records import Record
-
-SEGMENTS = ("text", "observation")
-_MARK = "\x1fhaystack\x1f"
-_PREFACE = "Read the text and answer the question after it.\n\n"
 
 
 @dataclass(frozen=True)
@@ -44,46 +39,18 @@ class Options:
     needles: int = 2
     new_tokens: int = 24
     segment: str = "text"
+    question: str = "goal"
+    share: float = 0.0
     seed: int = 0
     dtype: str = "auto"
     device: str = "cpu"
     chunk: int = 512
 
 
-class Answer(Row):
-    """One cell: what was asked for, what came, and what the cache held.
+class Sized(Row):
+    """A policy's spec at the size that a share of full's bytes allows at a length."""
 
-    ``evictions`` were made by the end of the answer; bytes are the session's mean and peak.
-    """
-
-    kind: str
-    length: int
-    depth: float
-    needle: int
-    tokens: int
-    expected: list[str]
-    answer: str
-    correct: bool
-    mean_bytes: float
-    peak_bytes: int
-    host_bytes: int
-    evictions: int
-
-
-class NeedleRow(Record):
-    """A policy over the whole grid: ``accuracy`` with its Wilson interval, and by part of the grid."""
-
-    policy: str
-    accuracy: float
-    interval: Interval
-    asked: int
-    by_kind: dict[str, float]
-    by_length: dict[str, float]
-    by_depth: dict[str, float]
-    mean_bytes: float
-    peak_bytes: int
-    host_bytes: int
-    seconds: float
+    spec: str
 
 
 class NeedleSummary(Summary):
@@ -109,29 +76,20 @@ def numbers(option: str, text: str, kind: type[int] | type[float], low: float, h
     return list(dict.fromkeys(values))
 
 
-def prompt(tokenizer: Any, case: Case) -> tuple[list[int], list[int]]:
-    """Token ids up to the end of the haystack, and from the question to where the answer begins.
+@dataclass
+class Bench:
+    """What the cells have in common.
 
-    With a chat template both are one user turn; without, plain text that ends in "Answer:".
+    Attributes:
+        reads: haystacks that are prefilled for more than one question, by kind, length, policy and needle; one is kept.
     """
-    ask = f"\n\n{case.question}"
-    if getattr(tokenizer, "chat_template", None):
-        turn = [{"role": "user", "content": f"{_PREFACE}{_MARK}{ask}"}]
-        whole = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
-        head, _, tail = whole.partition(_MARK)
-    else:
-        head, tail = f"{tokenizer.bos_token or ''}{_PREFACE}", f"{ask}\nAnswer:"
-    return encode(tokenizer, head + case.haystack), encode(tokenizer, tail)
 
-
-def ask(model: Model, policy: Policy, case: Case, segment: str, new_tokens: int) -> tuple[str, int, Any]:
-    """Prefill once, answer greedily: the answer, the prompt's tokens, the session's statistics."""
-    before, after = prompt(model.tokenizer, case)
-    session = model.engine(policy).session()
-    session.extend(before, segment)
-    session.extend(after, "text")
-    answer = "".join(token.text for token in session.generate(new_tokens, temperature=0.0))
-    return answer, len(before) + len(after), session.stats
+    model: Model
+    options: Options
+    depths: list[float]
+    log: ResultLog[Answer]
+    sizes: ResultLog[Sized]
+    reads: dict[tuple[str, int, str, int], Read] = field(default_factory=dict)
 
 
 def run(options: Options) -> NeedleSummary:
@@ -140,38 +98,37 @@ def run(options: Options) -> NeedleSummary:
     Raises:
         an exception with ``user_facing`` set: bad input.
     """
-    from confkv.policies import parse_policy
-
-    positive = {"needles": (options.needles, 1), "new_tokens": (options.new_tokens, 1), "chunk": (options.chunk, 1)}
-    check(options.device, options.dtype, **positive)
-    lengths = numbers("--lengths", options.lengths, int, 64, 1 << 20)
-    depths = numbers("--depths", options.depths, float, 0, 1)
-    kinds = options.kinds.replace(",", " ").split()
-    if not kinds or not set(kinds) <= set(KINDS):
-        raise TaskError(f"--kinds '{options.kinds}' should be some of {', '.join(KINDS)}, separated by blanks")
-    if options.segment not in SEGMENTS:
-        raise TaskError(f"--segment {options.segment} is unknown; use one of {', '.join(SEGMENTS)}")
+    lengths, depths, kinds = _grid(options)
     specs, absent = (options.policies.split(), []) if options.policies is not None else known(list(DEFAULTS))
-    policies = {policy.spec: policy for policy in map(parse_policy, specs)}
-    if not policies:
+    if not specs:
         raise TaskError('--policies names none; write for example --policies "full window:512 confkv"')
+    # Shares and ratios are of full's bytes and answers, so it comes first.
+    chosen = [candidate(spec) for spec in (["full"] if options.share else []) + specs]
+    candidates = {one.label if options.share else one.policy.spec: one for one in chosen}
     texts = read_texts(options.texts)
     notes = [f"not in this version, left out: {', '.join(absent)}"] if absent else []
-    grid = [(k, n, d, i) for k in kinds for n in lengths for d in depths for i in range(options.needles)]
-    with open_log(options.out, Answer) as log, Progress() as progress:
+    if options.share:
+        notes.append(f"sizes: the largest whose peak is within 1/{options.share:g} of full's mean bytes at the length")
+    cells = [(k, i, d) for k in kinds for i in range(options.needles) for d in depths]
+    with open_log(options.out, Answer) as log, open_log(options.out / "sizes", Sized) as sizes, Progress() as progress:
         progress.say(f"loading {options.model}")
         model = load(options.model, dtype=options.dtype, device=options.device, chunk=options.chunk)
         room(model, max(lengths) + options.new_tokens)
-        answers: dict[str, list[Answer]] = {spec: [] for spec in policies}
+        bench = Bench(model, options, depths, log, sizes)
+        answers: dict[str, list[Answer]] = {spec: [] for spec in candidates}
         for text in texts:
             stacks = Haystacks(text.content, lambda piece: len(encode(model.tokenizer, piece)))
-            for spec, policy in policies.items():
-                progress.begin(spec, len(grid))
-                for cell in grid:
-                    answers[spec].append(_cell(model, policy, stacks, text, cell, options, log))
-                    progress.advance()
-                progress.say(f"{spec} on {text.name}: {_accuracy(answers[spec][-len(grid) :]):.0%} of {len(grid)}")
-        rows = [_row(spec, of_policy) for spec, of_policy in answers.items()]
+            for spec, chosen in candidates.items():
+                progress.begin(spec, len(cells) * len(lengths))
+                for length in lengths:
+                    policy = _sized(bench, chosen, stacks, text, length, answers.get("full", []))
+                    for kind, needle, depth in cells:
+                        answers[spec].append(_cell(bench, policy, stacks, text, (kind, length, depth, needle)))
+                        progress.advance()
+                    newest = answers[spec][-len(cells) :]
+                    found = f"{accuracy(newest):.0%} of {len(cells)}"
+                    progress.say(f"{spec} [{policy.spec}] {length:,} tokens of {text.name}: {found}")
+        rows = [summarise(spec, of_policy, answers.get("full", [])) for spec, of_policy in answers.items()]
         summary = NeedleSummary(
             **circumstances("needle", [options.model], model.dtype),
             settings={
@@ -181,6 +138,8 @@ def run(options: Options) -> NeedleSummary:
                 "kinds": kinds,
                 "needles": options.needles,
                 "segment": options.segment,
+                "question": options.question,
+                "share": options.share,
                 "new_tokens": options.new_tokens,
                 "seed": options.seed,
                 "chunk": options.chunk,
@@ -189,44 +148,101 @@ def run(options: Options) -> NeedleSummary:
             rows=rows,
         )
         title = f"{options.model}: {', '.join(kinds)} needles found, {options.needles * len(texts)} a cell and kind"
-        panels = {spec: _heat(of_policy, lengths, depths) for spec, of_policy in answers.items()}
+        panels = {spec: heat(of_policy, lengths, depths) for spec, of_policy in answers.items()}
         names = [f"{length:,}" for length in lengths], [f"{depth:g}" for depth in depths]
         write(options.out, summary, table(rows), figures.heat_maps(panels, *names, title))
     return summary
 
 
-def _cell(
-    model: Model,
-    policy: Policy,
-    stacks: Haystacks,
-    text: Text,
-    cell: tuple[str, int, float, int],
-    options: Options,
-    log: ResultLog[Answer],
-) -> Answer:
+def _grid(options: Options) -> tuple[list[int], list[float], list[str]]:
+    """Lengths, depths and kinds, all options checked.
+
+    Raises:
+        TaskError: one line that names the option.
+    """
+    positive = {"needles": (options.needles, 1), "new_tokens": (options.new_tokens, 1), "chunk": (options.chunk, 1)}
+    check(options.device, options.dtype, **positive)
+    lengths = numbers("--lengths", options.lengths, int, 64, 1 << 20)
+    depths = numbers("--depths", options.depths, float, 0, 1)
+    kinds = options.kinds.replace(",", " ").split()
+    if not kinds or not set(kinds) <= set(KINDS):
+        raise TaskError(f"--kinds '{options.kinds}' should be some of {', '.join(KINDS)}, separated by blanks")
+    if options.segment not in SEGMENTS:
+        raise TaskError(f"--segment {options.segment} is unknown; use one of {', '.join(SEGMENTS)}")
+    if options.question not in QUESTIONS:
+        raise TaskError(f"--question {options.question} is unknown; use one of {', '.join(QUESTIONS)}")
+    if options.share and not 1 < options.share < float("inf"):
+        raise TaskError(f"--share {options.share:g} should be a number above 1, or 0 for sizes as written")
+    return lengths, depths, kinds
+
+
+def _case(bench: Bench, stacks: Haystacks, cell: tuple[str, int, float, int]) -> Case:
     kind, length, depth, needle = cell
-    identity = Identity(
-        bench="needle",
+    seed = bench.options.seed * 1000 + needle
+    if kind in SHARED:
+        return stacks.cases(bench.depths, length, seed)[bench.depths.index(depth)]
+    return stacks.case(kind, length, depth, seed)
+
+
+def _sized(
+    bench: Bench, chosen: Candidate, stacks: Haystacks, text: Text, length: int, full: Sequence[Answer]
+) -> Policy:
+    """The policy at this length: as written, or at the size that the share allows."""
+    model, options = bench.model, bench.options
+    if not options.share or chosen.at is None:
+        return chosen.policy
+    known = [answer.mean_bytes for answer in full if answer.length == length]
+    target = sum(known) / len(known) / options.share
+    parameters = {"length": length, "target": round(target), "segment": options.segment, "question": options.question}
+    identity = _identity(model, "needle-size", chosen.policy.spec, text, parameters)
+
+    def measure() -> Sized:
+        clock = time.perf_counter()
+        before, after = prompt(model.tokenizer, stacks.case("single", length, 0.5, options.seed * 1000))
+        per_token = model.engine(chosen.policy).bytes_per_token
+        policy = sized(
+            chosen,
+            lambda policy: peak(model, policy, before, after, options.segment, options.question),
+            target,
+            max(round(target / per_token) - options.chunk, round(target / per_token) // 2),
+        )
+        return Sized(identity=identity, seconds=round(time.perf_counter() - clock, 3), spec=policy.spec)
+
+    return parse_policy(bench.sizes.measured(identity, measure).spec)
+
+
+def _identity(model: Model, bench: str, spec: str, text: Text, parameters: dict[str, Any]) -> Identity:
+    return Identity(
+        bench=bench,
         model=model.name,
         fingerprint=model.fingerprint,
-        policy=policy.spec,
+        policy=spec,
         text=text.digest,
-        parameters={
-            **model.parameters,
-            "kind": kind,
-            "length": length,
-            "depth": depth,
-            "needle": needle,
-            "seed": options.seed,
-            "segment": options.segment,
-            "new_tokens": options.new_tokens,
-        },
+        parameters={**model.parameters, **parameters},
     )
+
+
+def _cell(bench: Bench, policy: Policy, stacks: Haystacks, text: Text, cell: tuple[str, int, float, int]) -> Answer:
+    """One answer. Where a haystack serves several questions it is prefilled for the first that is not on file."""
+    kind, length, depth, needle = cell
+    model, options = bench.model, bench.options
+    shared = kind in SHARED
+    parameters = {"kind": kind, "length": length, "depth": depth, "needle": needle, "seed": options.seed}
+    parameters |= {"segment": options.segment, "question": options.question, "new_tokens": options.new_tokens}
+    parameters |= {"depths": " ".join(f"{depth:g}" for depth in bench.depths)} if shared else {}
+    identity = _identity(model, "needle", policy.spec, text, parameters)
 
     def measure() -> Answer:
         clock = time.perf_counter()
-        case = stacks.case(kind, length, depth, options.seed * 1000 + needle)
-        answer, tokens, stats = ask(model, policy, case, options.segment, options.new_tokens)
+        case = _case(bench, stacks, cell)
+        key = (kind, length, f"{policy.spec} {text.digest}", needle)
+        if (haystack := bench.reads.get(key)) is None:
+            # One at a time: at 16K tokens full KV alone has some hundred megabytes.
+            bench.reads.clear()
+            haystack = read(model, policy, case, options.segment)
+            if shared:
+                bench.reads[key] = haystack
+        answer, tokens, stats = ask(model, haystack, case, options.question, options.new_tokens, again=shared)
         return Answer(
             identity=identity,
             seconds=round(time.perf_counter() - clock, 3),
@@ -244,59 +260,4 @@ def _cell(
             evictions=stats.evictions,
         )
 
-    return log.measured(identity, measure)
-
-
-def _accuracy(answers: Sequence[Answer]) -> float:
-    return sum(answer.correct for answer in answers) / len(answers)
-
-
-def _row(spec: str, answers: list[Answer]) -> NeedleRow:
-    def by(name: str) -> dict[str, float]:
-        groups: dict[str, list[Answer]] = {}
-        for answer in answers:
-            groups.setdefault(f"{getattr(answer, name)}", []).append(answer)
-        return {key: _accuracy(group) for key, group in groups.items()}
-
-    return NeedleRow(
-        policy=spec,
-        accuracy=_accuracy(answers),
-        interval=wilson(sum(answer.correct for answer in answers), len(answers)),
-        asked=len(answers),
-        by_kind=by("kind"),
-        by_length=by("length"),
-        by_depth=by("depth"),
-        mean_bytes=sum(answer.mean_bytes for answer in answers) / len(answers),
-        peak_bytes=max(answer.peak_bytes for answer in answers),
-        host_bytes=max(answer.host_bytes for answer in answers),
-        seconds=sum(answer.seconds for answer in answers),
-    )
-
-
-def _heat(answers: Sequence[Answer], lengths: list[int], depths: list[float]) -> np.ndarray[Any, Any]:
-    out = np.full((len(depths), len(lengths)), np.nan)
-    for i, depth in enumerate(depths):
-        for j, length in enumerate(lengths):
-            cell = [answer for answer in answers if answer.depth == depth and answer.length == length]
-            out[i, j] = _accuracy(cell) if cell else np.nan
-    return out
-
-
-def table(rows: Sequence[NeedleRow]) -> str:
-    kinds, lengths = list(rows[0].by_kind), list(rows[0].by_length)
-    columns = ["policy", "found", "95%", "asked", *kinds, *(f"{n} tokens" for n in lengths), "mean MB", "host MB"]
-    cells: list[list[object]] = []
-    for row in rows:
-        cells.append(
-            [
-                f"`{row.policy}`",
-                f"{row.accuracy:.0%}",
-                f"{row.interval.low:.0%} to {row.interval.high:.0%}",
-                row.asked,
-                *(f"{row.by_kind[kind]:.0%}" for kind in kinds),
-                *(f"{row.by_length[length]:.0%}" for length in lengths),
-                row.mean_bytes / 1e6,
-                row.host_bytes / 1e6,
-            ]
-        )
-    return markdown(columns, cells)
+    return bench.log.measured(identity, measure)

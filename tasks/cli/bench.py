@@ -106,25 +106,42 @@ def needle(
     depths: Annotated[
         str, typer.Option(help="Where the needle lies: 0 begins the text, 1 ends it.")
     ] = "0 0.25 0.5 0.75 1",
-    kinds: Annotated[str, typer.Option(help="Some of single, multikey, tracking.")] = "single",
+    kinds: Annotated[
+        str,
+        typer.Option(
+            help="Some of single, multikey, multiquery (a key at each depth of one prefilled text), tracking."
+        ),
+    ] = "single",
     needles: Annotated[int, typer.Option(help="Different needles for each length, depth and kind.")] = 2,
     new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 24,
     segment: Annotated[
         str,
         typer.Option(help="The haystack competes for the cache (text), or is protected until the next (observation)."),
     ] = "text",
+    question: Annotated[
+        str,
+        typer.Option(help="The question is a new goal (pinned; recall policies act on it), an observation, or text."),
+    ] = "goal",
+    share: Annotated[
+        float,
+        typer.Option(
+            help="Give every policy the largest size whose peak stays within 1/SHARE of full's mean device bytes, at "
+            "each length (a chunk comes on top of the budget: lower --chunk, say to 64). 0: sizes as written."
+        ),
+    ] = 0.0,
     seed: Seed = 0,
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
 ) -> None:
-    """Needles in a haystack: a random key at a known depth, found again or not. Sizes are as written."""
+    """Needles in a haystack: a random key at a known depth, found again or not, by length and at what bytes."""
     from tasks.bench.needle import Options, run
 
     folder = _folder(out, "needle", model)
     options = Options(
-        model, text, folder, policies, lengths, depths, kinds, needles, new_tokens, segment, seed, dtype, device, chunk
-    )
+        model, text, folder, policies, lengths, depths, kinds, needles, new_tokens, segment, question, share, seed,
+        dtype, device, chunk,
+    )  # fmt: skip
     _show(lambda: run(options), folder, json)
 
 

@@ -20,6 +20,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from confkv.engine import Engine
 from confkv.session import Session
+from confkv.store import ORIGIN
 
 TOLERANCE = 1e-4
 
@@ -213,7 +214,8 @@ class Gold:
         session.rewind(mark)
         self.records = [(s, copy.deepcopy(record) if s is session else r) for s, r in self.records]
 
-    def _visible(self, session: Session, record: Record) -> list[Tensor | None]:
+    def _visible(self, session: Session, record: Record, fed: int = 0) -> list[Tensor | None]:
+        """What each layer holds; ``fed`` slots at the end of each belong to the pass just made."""
         out: list[Tensor | None] = []
         lane = 0
         for layer in range(self.reference.layers):
@@ -221,6 +223,9 @@ class Gold:
                 out.append(None)
                 continue
             origins = session.original_positions(lane)
+            if fed and (store := session.cache.store) is not None:
+                kept = store.lengths[lane] - fed
+                origins = store.meta[lane, :, :kept, ORIGIN].long().sort(-1).values
             lane += 1
             at = record.at[layer]
             if at is None:
@@ -247,6 +252,10 @@ class Gold:
         assert int(positions[0, 0]) == record.next_position
         assert session.seen == record.seen
         logits = self._plain(ids, positions, cache)
+        recall = self.engine.policy.recall
+        if cache.store is not None and recall is not None and recall.reads:
+            # Pages may have come back within the pass, before its tokens attended.
+            visible = self._visible(session, record, ids.shape[1])
         expected = self.reference.forward(record, ids, visible)
         difference = float((logits - expected).abs().max())
         assert difference <= self.tolerance, f"forward {self.forwards} after {record.seen} tokens: {difference:.2e}"
@@ -320,6 +329,7 @@ RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4
 RECALLS = {
     "recall": f"confkv-recall:{RECALL}",
     "recall-head": f"confkv-recall:{RECALL},scope=head,gate=random",
+    "recall-reads": f"confkv-recall:{RECALL},scope=head,reads=2",
     "look": f"confkv-look:looks=1,{RECALL},index=device",
     "look-head": f"confkv-look:looks=1,{RECALL},scope=head,page=1",
 }

@@ -91,6 +91,7 @@ from confkv.store import MASS
         ("confkv-look:page=0", "at least 1"),
         ("confkv-look:page=33", "protect=32"),
         ("confkv-look:archive=zip", "archive=fp"),
+        ("confkv-recall:reads=3", "reads=3 must be"),
         ("confkv-recall:archive_mb=-1", "megabytes"),
         ("confkv-recall:archive_mb=nan", "megabytes"),
         ("confkv-recall:index=disk", "index=device"),

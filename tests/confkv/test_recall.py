@@ -15,6 +15,8 @@ from confkv.policies.budget import Past
 from confkv.policies.mean import MeanMass
 from confkv.rows import read_rows
 from confkv.session import Session
+from confkv.store import ORIGIN
+from confkv_kernels import page_scores
 
 SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.6,page=4"
 WHOLE = {"max_position_embeddings": 400}
@@ -171,8 +173,8 @@ def test_gates_that_always_and_never_open(tiny: Any, ids: Any) -> None:
     always = scores(f"confkv-look:looks=1,{SMALL},gate=always")
     assert scores(f"confkv-look:looks=1,{SMALL},gate=random,rate=1") == always
     assert scores(f"confkv-look:looks=1,{SMALL.replace('0.6', '1.5')}") == always
-    never = scores(f"confkv-look:looks=1,{SMALL},gate=random,rate=0")
-    assert scores(f"confkv-look:looks=1,{SMALL.replace('0.6', '-1')}") == never != always
+    never = scores(f"confkv-look:looks=1,{SMALL},gate=random,rate=0,reads=0")
+    assert scores(f"confkv-look:looks=1,{SMALL.replace('0.6', '-1')},reads=0") == never != always
     assert scores("confkv:n_high=12,n_low=20,protect=4,sinks=2,tau=-1") == never, "without recall it is confkv"
 
 
@@ -286,3 +288,67 @@ def test_uncertain_steps_that_are_no_looks_recall_for_the_next_token(tiny: Any, 
     manager = session._manager
     assert manager is not None and manager.past.values == first, "a look does not change what was remembered"
     assert 5 <= looked <= 0.3 * 60 + 8 and plain > 5
+
+
+@pytest.mark.parametrize(
+    "policy", [f"confkv-recall:{SMALL}", f"confkv-look:{SMALL},scope=head,index=device,archive=fp"]
+)
+def test_a_prefill_pass_gets_the_pages_of_its_own_queries(policy: str, tiny: Any, ids: Any) -> None:
+    session = _session(tiny, ids, policy)
+    store, manager = session.cache.store, session._manager
+    assert manager is not None and store is not None
+    archive = manager.archive
+    assert archive is not None
+    seen: list[int] = []
+
+    def spy(lane: int, q: torch.Tensor, scale: float, softcap: float | None) -> None:
+        # What was asked for, from the same queries: the pages, best first, of each kept set.
+        centre = archive.centre[lane : lane + 1, :, : archive.pages]
+        score = page_scores(q, centre, scale=torch.tensor([scale]), softcap=softcap)[0]
+        score = score.mean(0, keepdim=True) if session.engine.policy.scope == "layer" else score
+        n = store.lengths[lane]
+        free = manager.competes(session.cache.seen)[lane, :, :n]
+        held = store.meta[lane, : score.shape[0], :n, ORIGIN].long()
+        plain(lane, q, scale, softcap)
+        now = store.meta[lane, : score.shape[0], :n, ORIGIN].long()
+        assert store.lengths[lane] == n, "a lane keeps its length"
+        for head in range(score.shape[0]):
+            stays = set(held[head][~free[head if free.shape[0] > 1 else 0]].tolist())
+            pages = archive.page_starts()[score[head].argsort(descending=True)]
+            order = (pages.unsqueeze(-1) + torch.arange(4)).flatten()
+            best = [origin for origin in order.tolist() if origin not in stays][: n - len(stays)]
+            assert set(now[head].tolist()) == stays | set(best)
+        seen.append(lane)
+
+    plain: Any = None
+    forward = session.engine.forward
+
+    def spied(tokens: torch.Tensor, at: torch.Tensor, to: Any) -> torch.Tensor:
+        nonlocal plain
+        plain, to.fetch = to.fetch, spy if to.fetch is not None else None
+        return forward(tokens, at, to)
+
+    session.engine.forward = spied  # type: ignore[method-assign]
+    before = session.stats
+    turn = session.extend(ids(16, 6), "text")
+    stats = session.stats
+    assert len(seen) == 2 * store.lanes and stats.fetched > before.fetched
+    assert turn.recalled == 0 and (stats.recalls, stats.recalled) == (before.recalls, before.recalled)
+    del seen[:]
+    turn = session.extend(ids(6, 7), "goal")
+    assert len(seen) == 2 * store.lanes, "the token that an answer starts from has a pass of its own"
+    assert turn.recalled > 0 and session.stats.recalled == stats.recalled + turn.recalled
+    assert session.stats.fetched == stats.fetched and session.stats.recalls == stats.recalls + 1
+    del seen[:]
+    session.score(ids(5, 8))
+    reads = session.engine.policy.recall.reads  # type: ignore[union-attr]
+    assert seen == [0, 1] * 5 * (reads == 2), "else decoding recalls between its steps"
+
+
+def test_without_reads_a_prefill_pass_is_left_alone(tiny: Any, ids: Any, recorder: Any) -> None:
+    session = _session(tiny, ids, f"confkv-recall:{SMALL},reads=0")
+    plain = _session(tiny, ids, "confkv:n_high=20,n_low=20,protect=4,sinks=2")
+    log, other = recorder(session.engine).logits, recorder(plain.engine).logits
+    assert session.extend(ids(20, 4), "goal").recalled > 0 == session.stats.fetched
+    plain.extend(ids(20, 4), "goal")
+    assert len(log) == len(other) == 3 and all(torch.equal(a, b) for a, b in zip(log, other, strict=True))

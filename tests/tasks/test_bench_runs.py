@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.bench import ablate, kl, needle, ppl, quant
+from tasks.bench import ablate, asking, kl, needle, ppl, quant
 from tasks.bench.comparison import Bench, compare, gap_closed
 from tasks.bench.decode import Job, Run, decode, slots_for
 from tasks.bench.haystack import Haystacks
@@ -288,13 +288,13 @@ def test_needles_are_asked_once_a_cell(bench_model: Path, bench_text: Path, tmp_
 def test_the_prompt_holds_haystack_and_question_in_a_chat_turn(loaded: Any, bench_text: Path) -> None:
     tokenizer = loaded.tokenizer
     case = Haystacks(bench_text.read_text(), lambda piece: len(encode(tokenizer, piece))).case("single", 500, 0.5, 0)
-    before, after = needle.prompt(tokenizer, case)
+    before, after = asking.prompt(tokenizer, case)
     assert tokenizer.decode(before).endswith(case.haystack)
     assert tokenizer.decode(after) == f"\n\n{case.question}\nAnswer:"
     template = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</>{% endfor %}<assistant>"
     try:
         tokenizer.chat_template = template
-        before, after = needle.prompt(tokenizer, case)
+        before, after = asking.prompt(tokenizer, case)
     finally:
         tokenizer.chat_template = None
     assert tokenizer.decode(before).startswith("<user>") and tokenizer.decode(before).endswith(case.haystack)
@@ -376,6 +376,8 @@ BAD = {
     "depths": (["needle", *FINE, "--depths", "0 2"], "--depths"),
     "kinds": (["needle", *FINE, "--kinds", "hay"], "--kinds"),
     "segment": (["needle", *FINE, "--segment", "goal"], "--segment"),
+    "question": (["needle", *FINE, "--question", "system"], "--question"),
+    "share": (["needle", *FINE, "--share", "0.5"], "--share"),
     "removed": (["kl", *FINE, "--tokens", "100"], "--tokens 100"),
     "precisions": (["quant", *FINE, "--precisions", "int2"], "--precisions"),
     "what": (["ablate", *FINE, "--what", "everything"], "--what"),
