@@ -64,8 +64,9 @@ def restore(session: Session, mark: Mark) -> None:
         store = session.cache.store_for(like[:, :, :0].to(session.engine.model.device))
         store.load_state({key[6:]: value for key, value in tensors.items() if key.startswith("store.")})
         store.shift = state["shift"]
-        session._manager = Manager(session.engine.policy, store)
+        session._manager = Manager(session.engine.policy, store, session.engine.lexicon)
         session._manager.load_state({key[8:]: value for key, value in tensors.items() if key.startswith("manager.")})
+        session._manager.read(state["tokens"], state["counts"]["seen"])
         if session._manager.archive is not None:
             archived = {key[8:]: value for key, value in tensors.items() if key.startswith("archive.")}
             session._manager.archive.load_state(archived, session.engine.lane_frequencies()[0])

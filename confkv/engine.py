@@ -15,6 +15,7 @@ from confkv import bridge
 from confkv.errors import ModelError
 from confkv.policies import Policy, parse_policy
 from confkv.ragged import RaggedStore
+from confkv.rarity import Lexicon
 from confkv.rope import inverse_frequencies, require_movable
 from confkv.session import Session
 from confkv.store import Store
@@ -64,6 +65,7 @@ class Engine:
         # transformers 5.24 renamed the argument.
         self._cache_argument = "cache" if "cache" in names else "past_key_values"
         self._keeps_logits = "logits_to_keep" in names
+        self.lexicon = Lexicon(tokenizer, config.vocab_size) if self.policy.guard else None
         limit = getattr(config, "max_position_embeddings", None)
         self.max_positions: int | None = int(limit) if limit else None
         self.fingerprint = fingerprint or _fingerprint(model)
@@ -126,7 +128,8 @@ class Engine:
             sinks=max(self.policy.sinks, 4) if storage.int8 else self.policy.sinks,
             evicts=self.policy.evicts,
             columns=self.policy.ranker.columns,
-            origins=recalls,
+            origins=recalls or self.policy.guard > 0,
+            norms=self.policy.ranker.norms,
             per_layer=each,
         )
         # A recall needs the newest query at least.

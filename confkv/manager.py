@@ -12,8 +12,9 @@ from confkv.policies.adakv import scaled
 from confkv.policies.base import Policy
 from confkv.policies.budget import Past
 from confkv.policies.ranker import MASS_ROWS
+from confkv.rarity import Lexicon, Rarity
 from confkv.rows import used
-from confkv.store import HOLD, MASS, POS, Store
+from confkv.store import HOLD, MASS, ORIGIN, POS, Store
 from confkv_kernels import attention_mass
 
 #: What :meth:`Ranker.score` is given of a store: mass or signal, positions, and which of them compete.
@@ -25,19 +26,29 @@ class Manager:
 
     Attributes:
         archive: evicted positions, where the policy recalls; else None.
+        rarity: how rare each token of the session is, where the policy guards the rarest; else None.
         past: confidences of the decode steps so far, each before any second look.
         window: the newest queries, where the policy's ranker attends with them.
         allocation: positions of each lane, where the policy's budget follows the attention seen, or where the heads of
             a layer share it: then without those that no head can drop. Empty before the first eviction.
     """
 
-    def __init__(self, policy: Policy, store: Store) -> None:
+    def __init__(self, policy: Policy, store: Store, lexicon: Lexicon | None = None) -> None:
         self.policy, self.store = policy, store
         self._budgets: dict[int, list[int]] = {}
         self.past = Past()
         self.window = QueryWindow(policy.ranker.queries) if policy.ranker.queries else None
         self.allocation: list[int] = []
         self.archive = Archive(store, policy.recall) if policy.recall is not None and store.lanes else None
+        self.rarity: Rarity | None = None
+        if policy.guard and store.lanes:
+            assert lexicon is not None, "a guard has to know the vocabulary"
+            self.rarity = Rarity(lexicon)
+
+    def read(self, tokens: list[int], end: int) -> None:
+        """Note the tokens of the session that were fed, those before ``end``; before anything is chosen among them."""
+        if self.rarity is not None:
+            self.rarity.read(tokens, end)
 
     @property
     def needs_mass(self) -> bool:
@@ -160,8 +171,9 @@ class Manager:
         targets = self._targets(nominal)
         if targets is None:
             return nominal, 0
+        assert nominal is not None
         self.archive_before(end)
-        score = self._scores(end, seen)
+        score = self._scores(end, nominal, seen)
         if self.policy.block > 1:
             position = self.store.meta[:, :1, : score.shape[-1], POS]
             score, targets = by_block(score, position, self.store.lengths, targets, self.policy.block)
@@ -209,6 +221,17 @@ class Manager:
         free = (meta[..., HOLD] == 0) & (meta[..., POS] < end - self.policy.protect)
         return free if min(lengths) == n else free & used(lengths, n, free.device)
 
+    def evictable(self, end: int, nominal: int) -> Tensor:
+        """:meth:`competes` less the rarest tokens, on which every lane spends a share of its budget."""
+        return self._unguarded(self.competes(end), nominal)
+
+    def _unguarded(self, free: Tensor, nominal: int) -> Tensor:
+        if self.rarity is None:
+            return free
+        counts = [self.policy.guarded(budget) for budget in self.layer_budgets(nominal)]
+        origin = self.store.meta[:, : free.shape[1], : free.shape[2], ORIGIN]
+        return free & ~self.rarity.rarest(origin, free, counts)
+
     def _seen(self, end: int) -> Seen:
         n = max(self.store.lengths)
         meta = self.store.meta[:, :, :n]
@@ -219,8 +242,9 @@ class Manager:
             position = position[:, :1]
         return mass, position, self.competes(end)
 
-    def _scores(self, end: int, seen: Seen | None) -> Tensor:
+    def _scores(self, end: int, nominal: int, seen: Seen | None) -> Tensor:
         mass, position, free = self._seen(end) if seen is None else seen
+        free = self._unguarded(free, nominal)
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))
 
@@ -233,8 +257,8 @@ class Manager:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the queries held."""
-        return self.window.nbytes if self.window is not None else 0
+        """Bytes of the queries held, and of how rare tokens are."""
+        return sum(x.nbytes for x in (self.window, self.rarity) if x is not None)
 
     def state(self) -> dict[str, Tensor]:
         """What the session's past decides later, as tensors; :meth:`load_state` restores it exactly."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from confkv.rope import rotate
 from confkv.rows import used
-from confkv.store import POS, Store
+from confkv.store import MASS, POS, Store
 from confkv_kernels import attention_mass, attention_probabilities
 
 if TYPE_CHECKING:
@@ -116,6 +116,19 @@ class View:
         for lane, n in enumerate(store.lengths):
             out[lane, :, :n] = store.dequantised(lane)[0].float().norm(dim=-1)
         return out
+
+    def mass(self) -> Tensor:
+        """Recorded mass, ``[G, H, n]`` float32, a view; meaningless beyond a lane's length."""
+        return self.store.meta[:, :, : max(self.store.lengths), MASS]
+
+    def value_norms(self) -> Tensor:
+        """L1 norm of every value as it was when its slot was written, ``[G, H, n]`` float32, a view of the metadata of
+        a store with ``norms``; meaningless beyond a lane's length.
+
+        Kept and not computed here: at every step that would read all values, and decode those in INT8.
+        """
+        assert self.store.norms is not None
+        return self.store.meta[:, :, : max(self.store.lengths), self.store.norms]
 
     def window_mass(self) -> Tensor:
         """Attention that each slot receives from the queries of the window, summed over them: ``[G, Hq, n]`` float32.

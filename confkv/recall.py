@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from confkv.archive import Archive
-from confkv.rows import open_slots, used, write_rows
+from confkv.rows import open_slots, used, value_norms, write_rows
 from confkv.store import MASS, ORIGIN, POS, Store
 from confkv_kernels import page_scores
 
@@ -124,6 +124,8 @@ def _fill(
     meta = torch.zeros(row.shape[0], store.meta.shape[-1])
     meta[:, POS] = archive.positions(lane, head, row, origin).float()
     meta[:, ORIGIN] = origin.float()
+    if store.norms is not None:
+        meta[:, store.norms] = value_norms(v)
     store.meta[lanes, heads, slots] = meta.to(store.device)
 
 
@@ -139,12 +141,12 @@ class Fetch:
         seconds: wall time so far.
     """
 
-    def __init__(self, manager: Manager, archive: Archive, end: int) -> None:
+    def __init__(self, manager: Manager, archive: Archive, end: int, nominal: int) -> None:
         self.manager, self.archive, self.store = manager, archive, manager.store
         self.brought, self.seconds = 0, 0.0
         manager.archive_before(end)
         # What the newest tokens before the pass are to each other, they are to its first tokens too.
-        self.free = manager.competes(end)
+        self.free = manager.evictable(end, nominal)
 
     def __call__(self, lane: int, q: Tensor, scale: float, softcap: float | None) -> None:
         """Exchange what a lane holds for what ``q`` ``[1, Hq, S, D]`` (after RoPE) asks for."""
@@ -211,7 +213,9 @@ def fetching(session: Session, decoding: bool) -> Fetch | None:
     manager = session._manager
     if manager is None or manager.archive is None or not fetches(session, decoding):
         return None
-    return Fetch(manager, manager.archive, session.cache.seen)
+    nominal = session._budget if decoding else manager.policy.budget.at(None)
+    assert nominal is not None
+    return Fetch(manager, manager.archive, session.cache.seen, nominal)
 
 
 def recall(session: Session, coming: int = 0) -> int:
@@ -245,7 +249,7 @@ def recall(session: Session, coming: int = 0) -> int:
         )
         if manager.policy.scope == "layer":
             score = score.mean(1, keepdim=True)
-        plan = choose(store, archive, score, manager.competes(end), targets)
+        plan = choose(store, archive, score, manager.evictable(end, nominal), targets)
         brought = -(-int(plan.bring.sum()) // plan.bring.shape[1])
         if brought:
             carry_out(store, archive, plan)

@@ -86,6 +86,31 @@ def open_slots(store: Store, counts: list[int]) -> Tensor:
     return new.to(store.device)
 
 
+def resized(old: Tensor, length: int, capacity: int) -> Tensor:
+    """A copy of a buffer ``[G, H, n, ...]`` with ``capacity`` slots, of which the first ``length`` are filled."""
+    shape = list(old.shape)
+    shape[2] = capacity
+    new = torch.empty(shape, dtype=old.dtype, device=old.device)
+    new[:, :, :length] = old[:, :, :length]
+    return new
+
+
+def value_norms(v: Tensor) -> Tensor:
+    """L1 norms of values ``[..., D]``, summed in float32: ``[...]``."""
+    return torch.linalg.vector_norm(v, 1, dim=-1, dtype=torch.float32)
+
+
+def note_norms(store: Store, steps: int) -> None:
+    """Write the norms of the newest ``steps`` values of every lane, which are not in the history yet."""
+    n_fp, lengths = store.n_fp, store.lengths
+    if not store.by_lane and len(set(n_fp)) == len(set(lengths)) == 1:
+        new = store.v[:, :, n_fp[0] - steps : n_fp[0]]
+        store.meta[:, :, lengths[0] - steps : lengths[0], store.norms] = value_norms(new)
+        return
+    for lane, n in enumerate(lengths):
+        store.meta[lane, :, n - steps : n, store.norms] = value_norms(store.fp(lane)[1][0, :, -steps:])
+
+
 def used(lengths: list[int], n: int, device: torch.device) -> Tensor:
     """bool ``[G, 1, n]`` over slots, True where a lane of that length holds one."""
     return torch.arange(n, device=device) < torch.tensor(lengths, device=device).view(-1, 1, 1)

@@ -193,7 +193,9 @@ def _settle(session: Session, held: list[int], first: int, left: int, verdict: _
     if verdict and policy.recall is not None:
         c = None if verdict.uncertain else float("inf")
     if session._manager is None:
-        session._manager = Manager(policy, cache.store)
+        session._manager = Manager(policy, cache.store, session.engine.lexicon)
+    # What is chosen next is chosen among the tokens fed, the newest included.
+    session._manager.read(session.tokens, session.seen)
     if cache.queries and session._manager.wants(left, c):
         session._manager.record(cache.queries, cache.scales, cache.softcaps, cache.sink_logits)
     session._budget, dropped = session._manager.evict(c, cache.seen)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from confkv.history import SLACK, compact_mixed, drop_one_mixed, move_to_history, roomy, too_roomy, turn_history
 from confkv.rope import rotate
-from confkv.rows import worst
+from confkv.rows import note_norms, resized, worst
 from confkv_kernels import History, dequantise, keep_indices, take_rows
 
 #: Columns of the metadata. ORIGIN, the number of tokens fed before this one, is kept where positions come back from an
@@ -40,6 +40,7 @@ class Store:
         evicts: whether metadata is kept at all (full KV needs none).
         columns: columns of metadata that the ranker fills itself; they are the last ones.
         origins: whether metadata has the column ORIGIN.
+        norms: whether it has a column for the L1 norm of the slot's value, as it was before INT8.
         per_layer: lanes of one layer; they follow each other.
     """
 
@@ -57,6 +58,7 @@ class Store:
         evicts: bool = True,
         columns: int = 0,
         origins: bool = False,
+        norms: bool = False,
         per_layer: int = 1,
     ) -> None:
         self.per_layer = per_layer
@@ -69,8 +71,10 @@ class Store:
         self.held = [0] * lanes
         self.k = torch.empty(lanes, heads, 0, dim, dtype=dtype, device=self.device)
         self.v = torch.empty_like(self.k)
-        self.meta = torch.zeros(lanes, heads, 0, (4 if origins else 3) + columns, device=self.device)
+        self.meta = torch.zeros(lanes, heads, 0, 3 + origins + norms + columns, device=self.device)
         self.origins = origins
+        #: the column of norms
+        self.norms = 3 + origins if norms else None
         #: whether what reads the keys of all lanes goes through them one by one
         self.by_lane = False
         #: whether decoding gives back the room that a prefill needed
@@ -106,13 +110,7 @@ class Store:
             out["scales"] = h.k_gain.nbytes + h.v_gain.nbytes + h.k_scale.nbytes + h.v_scale.nbytes
         return out
 
-    @staticmethod
-    def resized(old: Tensor, length: int, capacity: int) -> Tensor:
-        shape = list(old.shape)
-        shape[2] = capacity
-        new = torch.empty(shape, dtype=old.dtype, device=old.device)
-        new[:, :, :length] = old[:, :, :length]
-        return new
+    resized = staticmethod(resized)
 
     def _resize_fp(self, capacity: int) -> None:
         used = max(self.n_fp, default=0)
@@ -185,15 +183,17 @@ class Store:
                 row[..., ORIGIN] = first + self.shift
             if hold:
                 row[..., HOLD] = hold[0]
-            return
-        rows = torch.zeros(steps, self.meta.shape[-1], device=self.device)
-        rows[:, POS] = torch.arange(first, first + steps, device=self.device, dtype=torch.float32)
-        if self.origins:
-            rows[:, ORIGIN] = rows[:, POS] + self.shift
-        if hold:
-            rows[:, HOLD] = torch.tensor(hold, device=self.device, dtype=torch.float32)
-        for lane, n in enumerate(lengths):
-            self.meta[lane, :, n - steps : n] = rows
+        else:
+            rows = torch.zeros(steps, self.meta.shape[-1], device=self.device)
+            rows[:, POS] = torch.arange(first, first + steps, device=self.device, dtype=torch.float32)
+            if self.origins:
+                rows[:, ORIGIN] = rows[:, POS] + self.shift
+            if hold:
+                rows[:, HOLD] = torch.tensor(hold, device=self.device, dtype=torch.float32)
+            for lane, n in enumerate(lengths):
+                self.meta[lane, :, n - steps : n] = rows
+        if self.norms is not None:
+            note_norms(self, steps)
 
     def release(self) -> None:
         """Let PROTECTED positions compete from now on; FRESH ones are PROTECTED until the next release."""

@@ -45,6 +45,8 @@ class Policy:
         block: positions of one aligned block of so many are evicted together (1: each on its own).
         cache_positions: attention sees a key at its index in the cache, not at its position in the text.
         recall: when and how evicted positions come back; None: never.
+        guard: share of each layer's budget that is spent on the rarest tokens (:class:`confkv.rarity.Rarity`), whatever
+            the ranker says; of each head's, where those have budgets of their own.
         shares: how the heads of a layer share its budget; None: each gets as much as the others.
     """
 
@@ -59,6 +61,7 @@ class Policy:
     block: int = 1
     cache_positions: bool = False
     recall: Recall | None = None
+    guard: float = 0.0
     shares: HeadShares | None = None
 
     def __post_init__(self) -> None:
@@ -86,6 +89,13 @@ class Policy:
                 f"policy {self.name}: the smallest budget ({smallest}) is below protect + sinks "
                 f"({self.protect} + {self.sinks}); raise the budget or lower protect or sinks"
             )
+        left = smallest - int(self.guard * smallest) if smallest is not None else 0
+        if smallest is not None and left < self.protect + self.sinks + cut:
+            raise PolicyError(
+                f"policy {self.name}: guard={self.guard:g} leaves {left} of the smallest "
+                f"budget ({smallest}), less than protect + sinks + block ({self.protect} + {self.sinks} + {cut}); "
+                "raise the budget or lower one of them"
+            )
         if self.recall is not None and self.recall.page > self.protect:
             # Pages are archived whole, before the first of their positions can be evicted.
             raise PolicyError(f"policy {self.name}: page={self.recall.page} must not exceed protect={self.protect}")
@@ -94,6 +104,13 @@ class Policy:
         if self.shares is not None and (self.recall is not None or self.cache_positions):
             # Both take it that the heads of a layer hold equally many.
             raise PolicyError(f"policy {self.name}: heads with budgets of their own go with neither recall nor -rel")
+
+    def guarded(self, budget: int) -> int:
+        """Positions that are guarded, at most, of a layer's budget, or of a head's.
+
+        A share may leave a head little more than what it cannot drop; no more than the rest is guarded there.
+        """
+        return min(int(self.guard * budget), budget - self.reserve)
 
     @property
     def looks(self) -> bool:

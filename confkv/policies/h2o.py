@@ -34,18 +34,6 @@ class HeavyHitters(Ranker):
         return seen_mass + mass * rows
 
 
-@dataclass(frozen=True)
-class MeanMass(HeavyHitters):
-    """``sum_t A[t, j] / (seen - j)``: H2O's sum over the number of query rows that could see position j.
-
-    A sum is the larger the longer a position was held, whatever it is worth now; the mean favours neither end. After a
-    re-basing, which makes positions compact, rows before it are counted as too few.
-    """
-
-    def score(self, mass: Tensor, position: Tensor, free: Tensor, seen: int) -> Tensor:
-        return mass / (seen - position).clamp_min(1.0)
-
-
 def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:
     n, sinks = at_least(p, "n", 2), at_least(p, "sinks", 0)
     # One position at least is recent, and the token just fed counts as one.

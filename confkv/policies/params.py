@@ -59,6 +59,13 @@ def fraction(p: Mapping[str, Value], key: str) -> float:
     return value
 
 
+def flag(p: Mapping[str, Value], key: str) -> bool:
+    """A parameter that is 0 or 1."""
+    if p[key] not in (0, 1):
+        raise PolicyError(f"{key}={p[key]} must be 0 or 1")
+    return bool(p[key])
+
+
 def at_least(p: Mapping[str, Value], key: str, least: int) -> int:
     """A whole number with a lower end."""
     value = int(p[key])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from confkv.errors import PolicyError
 from confkv.policies.base import Policy
-from confkv.policies.budget import Budget, Past
-from confkv.policies.params import Entry, PolicyInfo, Value, at_least
+from confkv.policies.budget import Budget, ByConfidence, Past
+from confkv.policies.params import Entry, PolicyInfo, Value, at_least, flag
 from confkv.policies.snapkv import PARAMS, compose
 
 
@@ -71,13 +71,45 @@ class LinearPyramid(Budget):
         return falling + [nominal] * (layers % 2) + [2 * nominal - x for x in reversed(falling)]
 
 
+@dataclass(frozen=True)
+class ConfidentPyramid(Budget):
+    """CONF-KV's budget by confidence, shared among the layers by PyramidKV's line instead of ``N * ratio^(l / L)``.
+
+    The mean over layers is the nominal budget at either confidence, so that a comparison with ``confkv`` is one at
+    equal bytes; the paper's curve keeps less than ``confkv`` does.
+
+    Attributes:
+        base: the nominal budget.
+        w: what no layer goes without, as PyramidKV's window of observation: here what never competes.
+    """
+
+    base: ByConfidence
+    w: int
+
+    @property
+    def smallest(self) -> int | None:
+        return LinearPyramid(min(self.base.n_high, self.base.n_low), self.w).smallest
+
+    @property
+    def threshold(self) -> float | None:
+        return self.base.threshold
+
+    @property
+    def uneven(self) -> bool:
+        return True
+
+    def at(self, confidence: float | None, past: Past | None = None) -> int | None:
+        return self.base.at(confidence, past)
+
+    def per_layer(self, nominal: int, layers: int) -> list[int]:
+        return LinearPyramid(nominal, self.w).per_layer(nominal, layers)
+
+
 def _build(name: str, spec: str, p: dict[str, Value]) -> Policy:
     n, w = int(p["n"]), at_least(p, "w", 1)
     if n <= w:
         raise PolicyError(f"policy {name}: n={n} must exceed the window w={w}")
-    if p["overshoot"] not in (0, 1):
-        raise PolicyError(f"overshoot={p['overshoot']} must be 0 or 1")
-    return compose(name, spec, p, LinearPyramid(n, w, bool(p["overshoot"])))
+    return compose(name, spec, p, LinearPyramid(n, w, flag(p, "overshoot")))
 
 
 ENTRY = Entry(

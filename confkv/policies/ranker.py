@@ -47,6 +47,11 @@ class Ranker:
         """Columns of a slot's metadata that :meth:`fold` fills."""
         return 0
 
+    @property
+    def norms(self) -> bool:
+        """Whether the metadata of a slot has the norm of its value."""
+        return False
+
     def update(self, mass: Tensor, seen_mass: Tensor, rows: int) -> Tensor:
         """New recorded mass from the mean mass of the last ``rows`` query rows; both ``[G, H, n]`` float32."""
         return mass

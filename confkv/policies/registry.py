@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,8 +13,9 @@ from confkv.policies import adakv, controls, h2o, knorm, pyramidkv, scissorhands
 from confkv.policies.adakv import HEADS, with_shares
 from confkv.policies.base import Policy
 from confkv.policies.budget import Budget, ByConfidence, Fixed, Pyramid, Unlimited
-from confkv.policies.h2o import MeanMass
-from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, fraction, scope, storage
+from confkv.policies.mean import MeanMass
+from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, flag, fraction, scope, storage
+from confkv.policies.pyramidkv import ConfidentPyramid
 from confkv.policies.ranker import Composite, Recency
 from confkv.policies.recall import Recall
 
@@ -45,7 +47,8 @@ def _by_confidence(p: Mapping[str, Value]) -> ByConfidence:
 def _compose(name: str, spec: str, p: dict[str, Value], budget: Budget) -> Policy:
     ranker = Composite(fraction(p, "alpha"), fraction(p, "decay"))
     protect, sinks, block = int(p["protect"]), int(p["sinks"]), int(p["block"])
-    return Policy(name, spec, budget, ranker, scope(p), storage(p), protect, sinks, block)
+    guard = fraction(p, "guard")
+    return Policy(name, spec, budget, ranker, scope(p), storage(p), protect, sinks, block, guard=guard)
 
 
 def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
@@ -53,13 +56,19 @@ def _confkv(name: str, spec: str, p: dict[str, Value]) -> Policy:
 
 
 def _confkv_l(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    budget = Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio"))
-    return with_shares(_compose(name, spec, p, budget), p)
+    base, budget = _by_confidence(p), Pyramid(_by_confidence(p), int(p["floor"]), fraction(p, "ratio"))
+    if _one_of(p, "curve", "paper", "pyramidkv") == "paper":
+        return with_shares(_compose(name, spec, p, budget), p)
+    # The least that a layer can do with: all that does not compete, and a guard's share of the whole.
+    block = int(p["block"]) if int(p["block"]) > 1 else 0
+    least = math.ceil((int(p["protect"]) + int(p["sinks"]) + block) / (1.0 - min(fraction(p, "guard"), 0.99)))
+    return with_shares(_compose(name, spec, p, ConfidentPyramid(base, least)), p)
 
 
 def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
-    protect, sinks = int(p["protect"]), int(p["sinks"])
-    policy = Policy(name, spec, _by_confidence(p), MeanMass(), scope(p), storage(p), protect, sinks)
+    protect, sinks, ranker = int(p["protect"]), int(p["sinks"]), MeanMass(flag(p, "values"))
+    guard = fraction(p, "guard")
+    policy = Policy(name, spec, _by_confidence(p), ranker, scope(p), storage(p), protect, sinks, guard=guard)
     return with_shares(policy, p)
 
 
@@ -100,6 +109,7 @@ _CONF: dict[str, Value] = {
     "adaptive": 0.0,
     "shuffle": 0,
     "block": 1,
+    "guard": 0.0,
     **STORAGE,
 }
 
@@ -111,8 +121,10 @@ _MEAN: dict[str, Value] = {
     "protect": 64,
     "sinks": 4,
     "scope": "head",
+    "values": 0,
     "adaptive": 0.0,
     "shuffle": 0,
+    "guard": 0.0,
     **STORAGE,
     **HEADS,
 }
@@ -156,8 +168,8 @@ _REGISTRY: dict[str, Entry] = {
     "confkv-l": Entry(
         PolicyInfo(
             "confkv-l",
-            "confkv with a pyramid over depth: deeper layers keep less",
-            {**_CONF, "floor": 96, "ratio": 0.5, **HEADS},
+            "confkv with a pyramid over depth: deeper layers keep less (curve=pyramidkv: N on average)",
+            {**_CONF, "floor": 96, "ratio": 0.5, "curve": "paper", **HEADS},
             _CONF_KV,
         ),
         _confkv_l,

@@ -21,7 +21,7 @@ from confkv.policies import parse_policy
 from confkv.policies.adakv import HeadShares, scaled
 from confkv.ragged import RaggedStore
 from confkv.store import HOLD, MASS, PINNED, POS, PROTECTED
-from tests.confkv.test_rankers import HEADS, LANES, Pair, mean_mass, snapkv, snapkv_mean
+from tests.confkv.test_rankers import HEADS, LANES, Pair, mean_mass, snapkv, snapkv_mean, valued
 from tests.confkv.test_store import Driver
 
 Scores = list[list[dict[int, float]]]
@@ -142,10 +142,13 @@ class HeadPair(Pair):
         assert self.manager.layer_budgets(nominal) == [n for layer in budgets for n in layer]
         for lane in range(LANES):
             for head in range(HEADS):
-                own, js = self.kept[lane][head], free[lane][head]
+                own, js, budget = self.kept[lane][head], free[lane][head], budgets[lane][head]
+                # The share of a head's own budget that is guarded leaves room for what it cannot drop.
+                guarded = min(int(policy.guard * budget), budget - policy.protect - policy.sinks)
+                js = sorted(js, key=lambda j: (self.rarity(j), j))[: max(0, len(js) - guarded)]
                 must = [j for j in own if j not in set(js)]
                 best = sorted(js, key=lambda j: (scores[lane][head].get(j, 0.0), j), reverse=True)
-                self.kept[lane][head] = sorted(must + best[: held + budgets[lane][head] - len(must)])
+                self.kept[lane][head] = sorted(must + best[: held + budget - len(must)])
                 assert self.store.positions(lane * HEADS + head)[0].tolist() == self.kept[lane][head]
             self.uneven += len(self.kept[lane][0]) != len(self.kept[lane][1])
             self.compared += 1
@@ -171,6 +174,8 @@ CASES = {
     "adakv:n=30,w=6,pool=5,floor=0.5": snapkv,
     "confkv-mean:n_high=24,n_low=24,protect=6,heads=ada": mean_mass,
     "confkv-mean:n_high=20,n_low=32,tau=0.4,protect=6,heads=ada,head_floor=0": mean_mass,
+    "confkv-mean:n_high=24,n_low=24,protect=6,heads=ada,guard=0.4": mean_mass,
+    "confkv-mean:n_high=20,n_low=36,tau=0.4,protect=6,heads=ada,head_floor=0,values=1,guard=0.5": valued,
 }
 
 
@@ -335,6 +340,15 @@ def test_what_heads_with_budgets_of_their_own_do_not_go_with() -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(PolicyError, match="scope=head"):
         parse_policy("confkv:heads=ada")
+
+
+def test_a_head_guards_of_what_is_its_own() -> None:
+    policy = parse_policy("confkv-mean:n_high=100,n_low=100,protect=40,sinks=4,heads=ada,head_floor=0,guard=0.5")
+    assert [policy.guarded(n) for n in (44, 45, 80, 88, 100, 156)] == [0, 1, 36, 44, 50, 78]
+    with pytest.raises(PolicyError, match=r"guard=0\.6 leaves 40 of the smallest budget"):
+        parse_policy("confkv-mean:n_high=100,n_low=100,protect=40,sinks=4,heads=ada,guard=0.6")
+    with pytest.raises(PolicyError, match="scope=head"):
+        parse_policy("confkv-l:curve=pyramidkv,guard=0.1,heads=ada")
 
 
 def test_defaults_are_the_published_ones() -> None:

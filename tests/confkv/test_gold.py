@@ -252,7 +252,8 @@ class Gold:
         assert int(positions[0, 0]) == record.next_position
         assert session.seen == record.seen
         logits = self._plain(ids, positions, cache)
-        if cache.store is not None and cache.store.origins and self.engine.policy.recall.reads:
+        recall = self.engine.policy.recall
+        if cache.store is not None and recall is not None and recall.reads:
             # Pages may have come back within the pass, before its tokens attended.
             visible = self._visible(session, record, ids.shape[1])
         expected = self.reference.forward(record, ids, visible)

@@ -32,7 +32,13 @@ BASELINES = {
 VARIANTS = {
     "adaptive": CONFKV + ",adaptive=0.5",
     "shuffle": CONFKV + ",shuffle=3",
+    "values": "confkv-mean:n_high=16,n_low=16,protect=4,sinks=2,values=1",
+    "guard": CONFKV + ",guard=0.4",
+    "guard-values": "confkv-mean:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.3",
+    "guard-look": CONFKV.replace("confkv:", "confkv-look:") + ",guard=0.3,scope=head,page=4,archive=fp",
+    "line": CONFKV.replace("confkv:", "confkv-l:") + ",curve=pyramidkv,scope=head",
     "ada": CONFKV + ",scope=head,heads=ada",
+    "ada-guard": CONFKV + ",scope=head,heads=ada,guard=0.4",
     "ada-pyramid": CONFKV.replace("confkv:", "confkv-l:") + ",floor=8,scope=head,heads=ada,head_floor=0",
     "ada-mean": CONFKV.replace("confkv:", "confkv-mean:") + ",heads=ada",
     "block": CONFKV.replace("n_low=20", "n_low=24").replace("n_high=12", "n_high=14") + ",block=8",
@@ -40,7 +46,8 @@ VARIANTS = {
 PAIRS = [
     *[("llama", policy) for policy in (*BASELINES, *VARIANTS)],
     *[("gpt-oss", policy) for policy in ("snapkv", "h2o", "scissorhands", "streaming-rel", "adakv", "ada-mean")],
-    *[("gemma3", policy) for policy in ("snapkv", "streaming-rel", "adakv", "ada")],
+    *[("gpt-oss", policy) for policy in ("values", "guard", "guard-look", "line")],
+    *[("gemma3", policy) for policy in ("snapkv", "streaming-rel", "adakv", "ada", "ada-guard")],
     *[("qwen3", policy) for policy in ("adakv", "ada-pyramid")],
     *[("gpt2", policy) for policy in ("snapkv", "adakv")],
 ]

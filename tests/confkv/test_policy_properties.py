@@ -48,6 +48,14 @@ MORE = [
     SMALL["confkv"] + ",scope=head,heads=ada",
     SMALL["confkv-l"] + ",scope=head,heads=ada,head_floor=0.5",
     "confkv-mean:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,heads=ada",
+    SMALL["confkv"] + ",scope=head,heads=ada,head_floor=0,guard=0.5",
+    SMALL["confkv-l"].replace(",floor=8", ",curve=pyramidkv") + ",guard=0.2,scope=head,heads=ada",
+    "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.4,heads=ada",
+    "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1",
+    "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.4,scope=layer",
+    SMALL["confkv"] + ",guard=0.5",
+    SMALL["confkv-l"].replace(",floor=8", ",curve=pyramidkv") + ",guard=0.2,scope=head",
+    "confkv:n_high=20,n_low=24,protect=4,sinks=2,tau=0.5,block=8,guard=0.25",
 ]
 INT8 = [
     "h2o:60,int8=1,w=12",
@@ -59,6 +67,8 @@ INT8 = [
     "adakv:60,w=8,pool=3,int8=1,fp=12",
     "confkv-mean:n_high=60,n_low=90,protect=8,tau=0.5,int8=1,w=12,heads=ada",
     "confkv:n_high=60,n_low=90,protect=8,sinks=2,tau=0.5,int8=1,w=12,block=8",
+    "confkv-mean:n_high=60,n_low=90,protect=8,tau=0.5,int8=1,w=12,values=1,guard=0.3",
+    "confkv-mean:n_high=60,n_low=90,protect=8,tau=0.5,int8=1,w=12,values=1,guard=0.3,heads=ada",
 ]
 
 
@@ -90,7 +100,7 @@ def _tokens(session: Session, length: int, seed: int, ids: Any) -> list[tuple[in
     return [(t.id, t.confidence, t.kept) for t in session.generate(20, stop_ids=[])]
 
 
-@pytest.mark.parametrize("policy", [*SMALL.values(), *MORE[:3], *MORE[-2:]])
+@pytest.mark.parametrize("policy", [*SMALL.values(), *MORE[:3], *MORE[-10:]])
 def test_one_policy_object_serves_two_sessions_without_a_trace(policy: str, tiny: Any, ids: Any) -> None:
     parsed = parse_policy(policy)
     before = copy.deepcopy(parsed)

@@ -21,8 +21,11 @@ from confkv.session import Session
 from confkv.store import PINNED, PROTECTED, Store
 from tests.confkv.conftest import Recorder
 from tests.confkv.test_policy_properties import INT8 as RANKERS_INT8
-from tests.confkv.test_policy_properties import SMALL
+from tests.confkv.test_policy_properties import MORE, SMALL
 from tests.confkv.test_store import DIM, HEADS, INT8, LANES, POLICIES, STEP, Driver
+
+#: Metadata of their own: norms of values, origins.
+GUARDED = MORE[-8:-1]
 
 
 class Apart(Store):
@@ -47,7 +50,7 @@ def _both(policy: str, seed: int) -> tuple[Driver, Driver]:
 
 
 @pytest.mark.parametrize(
-    "policy", [*POLICIES, SMALL["pyramidkv"], SMALL["zigzag"], SMALL["adakv"], SMALL["knorm"], SMALL["h2o"]]
+    "policy", [*POLICIES, *(SMALL[name] for name in ("pyramidkv", "zigzag", "adakv", "knorm", "h2o")), *GUARDED]
 )
 @given(steps=st.lists(STEP, min_size=1, max_size=8), seed=st.integers(0, 1000))
 @settings(max_examples=6, deadline=None)
@@ -157,8 +160,10 @@ UNEVEN = {
     "confkv-l-int8": "confkv-l:n_high=50,n_low=60,protect=4,sinks=2,tau=0.5,floor=40,int8=1,w=8,scope=head",
     "pyramidkv": "pyramidkv:20,w=5,pool=3",
     "zigzag": "zigzag:16,w=5,pool=3",
+    "confkv-l-line": "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,curve=pyramidkv,guard=0.2",
     "adakv": "adakv:16,w=5,pool=3",
     "confkv-ada-int8": "confkv:n_high=36,n_low=40,protect=4,sinks=2,tau=0.5,int8=1,w=8,scope=head,heads=ada",
+    "confkv-ada-guard": "confkv-mean:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.3,heads=ada",
 }
 
 

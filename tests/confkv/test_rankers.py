@@ -6,7 +6,7 @@ formula of the paper; slots, registers, rings and blocks of rows do not occur in
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,15 +18,15 @@ from torch import Tensor
 from confkv.manager import Manager
 from confkv.observe import View
 from confkv.policies import parse_policy
-from confkv.policies.pyramidkv import pyramidkv_curve
 from confkv.policies.ranker import by_rank
 from confkv.policies.scissorhands import _count, _shift_in
-from confkv.policies.zigzag import ByUncertainty
 from confkv.ragged import RaggedStore
+from confkv.rarity import Lexicon
 from confkv.store import MASS, PINNED, PROTECTED, SINK, Store
 
 LANES, HEADS, GROUPS, DIM = 3, 2, 2, 8
 SCALE = 0.6
+VOCABULARY = 300
 
 
 class Pair:
@@ -47,11 +47,16 @@ class Pair:
             window=storage.window,
             sinks=self.policy.sinks,
             columns=ranker.columns,
+            origins=self.policy.guard > 0,
+            norms=ranker.norms,
             per_layer=self.each,
         )
-        self.manager = Manager(self.policy, self.store)
+        self.manager = Manager(self.policy, self.store, Lexicon(None, VOCABULARY))
         self.g = torch.Generator().manual_seed(seed)
         self.k = np.zeros((LANES, HEADS, 0, DIM))
+        self.v = np.zeros((LANES, HEADS, 0, DIM))
+        self.tokens: list[int] = []
+        self.more = torch.Generator().manual_seed(seed + 1)
         self.q = np.zeros((LANES, HEADS * GROUPS, 0, DIM))
         self.hold: list[int] = []
         self.kept: list[list[list[int]]] = [[[] for _ in range(HEADS)] for _ in range(LANES)]
@@ -73,13 +78,21 @@ class Pair:
         q = torch.randn(LANES, HEADS * GROUPS, steps, DIM, generator=self.g) * 1.5
         self.k = np.concatenate([self.k, k.double().numpy()], 2)
         self.q = np.concatenate([self.q, q.double().numpy()], 2)
+        # Norms of values differ as they do in models, by more than those of one normal distribution.
+        v = torch.randn(LANES, HEADS, steps, DIM, generator=self.more)
+        v *= 4.0 * torch.rand(LANES, HEADS, steps, 1, generator=self.more) ** 2
+        self.v = np.concatenate([self.v, v.double().numpy()], 2)
+        # Few tokens, so that they differ in how often they occurred.
+        self.tokens += (VOCABULARY * torch.rand(steps, generator=self.more) ** 3).long().tolist()
         flags = [hold + (SINK if first + i < self.policy.sinks else 0) for i in range(steps)]
         self.hold += flags
         self.store.reserve(steps)
         lanes = LANES * self.each
+        values = v.view(lanes, -1, steps, DIM)
         for lane, rows in enumerate(k.view(lanes, -1, steps, DIM)):
-            self.store.append(lane, rows, rows)
+            self.store.append(lane, rows, values[lane])
         self.store.commit(first, flags, steps)
+        self.manager.read(self.tokens, len(self.tokens))
         rows = min(self.policy.ranker.rows, steps)
         if rows:
             queries = list(q.view(lanes, 1, -1, steps, DIM)[..., steps - rows :, :])
@@ -87,7 +100,7 @@ class Pair:
         for lane in range(LANES):
             for head in range(HEADS):
                 self.kept[lane][head] += range(first, first + steps)
-            for head in range(HEADS * GROUPS if self.formula in (h2o, mean_mass, tova, scissorhands) else 0):
+            for head in range(HEADS * GROUPS if self.formula in BY_ROWS else 0):
                 self.a[lane][head] += [self.attention(lane, head, t) for t in range(first, first + steps)]
         self.evict(decode)
 
@@ -104,6 +117,8 @@ class Pair:
                 scores = [{j: sum(s.get(j, 0.0) for s in scores) / HEADS for j in self.kept[lane][0]}] * HEADS
             for head in range(HEADS):
                 free = [j for j in self.kept[lane][head] if not self.hold[j] and j < end - self.policy.protect]
+                free = sorted(free, key=lambda j: (self.rarity(j), j))
+                free = free[: max(0, len(free) - self.policy.guarded(budget))]
                 must = [j for j in self.kept[lane][head] if j not in set(free)]
                 room = held + budget - len(must)
                 best = sorted(free, key=lambda j: (scores[head].get(j, 0.0), j), reverse=True)[:room]
@@ -114,6 +129,13 @@ class Pair:
                 continue
             self.compared += 1
             assert self.store.positions(lane).tolist() == self.kept[lane], f"lane {lane} after {end}"
+
+    def rarity(self, j: int) -> float:
+        """Information of a token, shared among its occurrences; all zero without a guard."""
+        if not self.policy.guard:
+            return 0.0
+        norm = sum(1 / (i + 2.7) for i in range(VOCABULARY))
+        return -math.log(1 / ((self.tokens[j] + 2.7) * norm)) / self.tokens.count(self.tokens[j])
 
     def play(self) -> None:
         """Two turns of prefill in uneven chunks, with decoding after each."""
@@ -140,6 +162,11 @@ def h2o(pair: Pair, lane: int, head: int) -> dict[int, float]:
 
 def mean_mass(pair: Pair, lane: int, head: int) -> dict[int, float]:
     return {j: total / (len(pair.hold) - j) for j, total in h2o(pair, lane, head).items()}
+
+
+def valued(pair: Pair, lane: int, head: int) -> dict[int, float]:
+    norm = np.abs(pair.v[lane, head]).sum(-1)
+    return {j: mean * float(norm[j]) for j, mean in mean_mass(pair, lane, head).items()}
 
 
 def tova(pair: Pair, lane: int, head: int) -> dict[int, float]:
@@ -186,11 +213,16 @@ def _group(head: int) -> range:
     return range(head * GROUPS, (head + 1) * GROUPS)
 
 
+BY_ROWS = (h2o, mean_mass, valued, tova, scissorhands)
 CASES: dict[str, Callable[[Pair, int, int], dict[int, float]]] = {
     "h2o:n=24": h2o,
     "h2o:n=24,heavy=0.8,sinks=2,scope=layer": h2o,
     "confkv-mean:n_high=24,n_low=24,protect=6": mean_mass,
     "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer": mean_mass,
+    "confkv-mean:n_high=24,n_low=24,protect=6,values=1": valued,
+    "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer,values=1": valued,
+    "confkv-mean:n_high=20,n_low=24,protect=6,guard=0.3": mean_mass,
+    "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer,values=1,guard=0.2": valued,
     "tova:n=24": tova,
     "tova:n=24,scope=head,protect=3": tova,
     "scissorhands:n=24": scissorhands,
@@ -216,11 +248,17 @@ def test_kept_sets_follow_the_formula(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["h2o:n=40,int8=1,w=6", "snapkv:n=40,w=6,pool=5,int8=1,fp=8", "tova:n=40,int8=1,w=6"]
+    "policy",
+    [
+        "h2o:n=40,int8=1,w=6",
+        "snapkv:n=40,w=6,pool=5,int8=1,fp=8",
+        "tova:n=40,int8=1,w=6",
+        "confkv-mean:n_high=40,n_low=40,protect=6,sinks=0,int8=1,w=6,values=1",
+    ],
 )
 def test_int8_history_hardly_moves_the_scores(policy: str) -> None:
     """Attention over coded keys is close to that over exact ones."""
-    formula = {"h2o": h2o, "sna": snapkv, "tov": tova}[policy[:3]]
+    formula = {"h2o": h2o, "sna": snapkv, "tov": tova, "con": valued}[policy[:3]]
     pair = Pair(policy, formula)
     pair.feed(60)
     pair.feed(60)
@@ -231,8 +269,10 @@ def test_int8_history_hardly_moves_the_scores(policy: str) -> None:
         at = pair.store.slot_positions(lane)
         for head in range(HEADS):
             true = formula(pair, lane, head)
-            scale = {"h2o": GROUPS}.get(policy[:3], 1)
+            scale = {"h2o": GROUPS, "con": GROUPS}.get(policy[:3], 1)
             got = {int(j): float(x) * scale for j, x in zip(at[head], mass[lane, head], strict=False)}
+            if formula is valued:
+                got = {j: x / (120 - j) for j, x in got.items()}
             error = max(abs(got[j] - x) for j, x in true.items() if j < 120 - pair.policy.protect)
             assert error < 0.03 * max(true.values())
 
@@ -309,67 +349,3 @@ def test_random_is_uniform_seeded_and_differs_by_head() -> None:
     assert abs(float(where.mean()) - 199.5 - 5.0) < 4 * 400 / (12 * 4680) ** 0.5
     quarters = torch.histc(where, 4, 0, 400)
     assert float(quarters.min()) > 1000
-
-
-# -- budgets over depth -------------------------------------------------------------------------------------------
-
-
-def test_pyramidkv_curve_is_the_published_one() -> None:
-    curve = pyramidkv_curve(128, 8, 32, q=8192)
-    assert (curve[0], curve[-1]) == (242, 25) and sum(curve) / 32 == 133.5
-    assert all(a - b == 7 for a, b in itertools.pairwise(curve))
-    # A prompt of 200 positions: the first layer keeps all of it, the last one what is left of twice the base.
-    assert pyramidkv_curve(128, 8, 32, q=200)[0] == 200 and pyramidkv_curve(128, 8, 1) == [242]
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3, 28, 30, 32])
-@pytest.mark.parametrize("n", [64, 128, 257])
-def test_corrected_pyramid_keeps_the_mean(n: int, layers: int) -> None:
-    budget = parse_policy(f"pyramidkv:n={n},w=8").budget
-    curve = budget.per_layer(n, layers)
-    assert sum(curve) == n * layers and curve == sorted(curve, reverse=True)
-    assert budget.smallest is not None and min(curve) >= budget.smallest
-    published = pyramidkv_curve(n, 8, layers)
-    if layers > 1:
-        assert curve[0] == published[0] and abs(curve[-1] - (8 + (n - 8) // 20)) <= 0
-    assert parse_policy(f"pyramidkv:n={n},w=8,overshoot=1").budget.per_layer(n, layers) == published
-
-
-def test_zigzag_shares_follow_the_spread_of_attention() -> None:
-    mass = torch.zeros(3, 2, 100)
-    mass[0, :, 3] = 1.0  # one position holds everything
-    mass[1, :, :10] = 0.1  # nine of ten equal ones hold 0.9
-    mass[2, 0, :50] = 0.02  # 45 in one head,
-    mass[2, 1, :30] = 1 / 30  # 27 in the other
-    budget = ByUncertainty(n=40, floor=10, hold=0.89)
-    # Needs 1, 9 and 36 of 46 share 90; the largest would pass 2n = 80 only from 70 on.
-    assert budget.allocate(mass) == [12, 28, 80] and sum(budget.allocate(mass)) == 120
-    flat = torch.ones(3, 2, 100)
-    assert budget.allocate(flat) == [40, 40, 40]
-    assert ByUncertainty(n=40, floor=0, hold=0.89).allocate(mass) == [4, 36, 80]
-    assert ByUncertainty(n=7, floor=3, hold=0.5).allocate(flat[:1]) == [7]
-
-
-def test_zigzag_layers_of_a_store_add_up_to_the_budget() -> None:
-    pair = Pair("zigzag:n=24,w=6,pool=5", snapkv)
-    pair.play()
-    assert sum(pair.budgets) == 24 * LANES and len(set(pair.budgets)) > 1
-    end, w = len(pair.hold), 6
-    before = list(pair.budgets)
-    pair.feed(1, decode=True)
-    assert pair.budgets == before, "left alone while decoding"
-    pair.manager.evict = lambda *_: (24, 0)  # type: ignore[method-assign]
-    pair.evict = lambda decode: None  # type: ignore[method-assign]
-    pair.feed(30)
-    need = []
-    for lane in range(LANES):
-        counts = []
-        for q in range(HEADS * GROUPS):
-            rows = [pair.attention(lane, q, t) for t in range(end + 31 - w, end + 31)]
-            total = sorted((sum(r.get(j, 0.0) for r in rows) for j in pair.kept[lane][q // GROUPS]), reverse=True)
-            counts.append(int((np.cumsum(total) < 0.9 * sum(total)).sum()) + 1)
-        need.append(float(np.mean(counts)))
-    del pair.manager.evict
-    pair.manager.evict(None, end + 31)
-    shares = [12 + 36 * x / sum(need) for x in need]
-    assert all(abs(a - b) < 1 for a, b in zip(pair.manager.allocation, shares, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from confkv.confidence import confidence
 from confkv.engine import Engine
 from confkv.policies import parse_policy
 from confkv.policies.budget import Past
+from confkv.policies.mean import MeanMass
+from confkv.rows import read_rows
 from confkv.session import Session
 from confkv.store import ORIGIN
 from confkv_kernels import page_scores
@@ -222,6 +225,19 @@ def test_one_policy_object_serves_two_sessions(policy: str, tiny: Any, ids: Any)
             out += session.score([token])
     assert mixed == alone
     assert parsed == parse_policy(policy)
+
+
+def test_what_comes_back_has_the_norm_of_its_value(tiny: Any, ids: Any) -> None:
+    """No registered policy has both recall and norms."""
+    policy = replace(parse_policy(f"confkv-look:{SMALL},scope=head,archive=fp"), ranker=MeanMass(values=True))
+    session = Engine(tiny("llama", **WHOLE), None, policy, chunk=8).session()
+    session.extend(ids(70, 2), "text")
+    session.score(ids(20, 3))
+    store = session.cache.store
+    assert store is not None and store.norms == 4 and session.stats.recalled > 0
+    n = store.lengths[0]
+    _, v = read_rows(store, torch.arange(n).expand(store.lanes, store.heads, n).contiguous())
+    torch.testing.assert_close(store.meta[:, :, :n, store.norms], v.abs().sum(-1))
 
 
 def test_looks_are_for_the_least_certain_share_of_the_session() -> None:

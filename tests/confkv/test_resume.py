@@ -15,6 +15,7 @@ from confkv.session import Session
 
 SMALL = "confkv:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5"
 RECALL = "confkv-recall:n_high=12,n_low=20,protect=4,sinks=2,tau=0.6,page=3"
+GUARD = SMALL + ",guard=0.4"
 CASES = [
     ("llama", SMALL),
     ("llama", "confkv:n_high=50,n_low=60,protect=4,sinks=2,tau=0.5,int8=1,w=8,scope=head"),
@@ -37,6 +38,11 @@ CASES = [
     ("llama", "streaming-rel:16"),
     ("llama", SMALL + ",adaptive=0.5,shuffle=3"),
     ("llama", "confkv:n_high=16,n_low=24,protect=4,sinks=2,tau=0.5,block=8"),
+    ("llama", GUARD),
+    ("gemma3", "confkv-mean:n_high=40,n_low=50,protect=4,sinks=2,tau=0.5,values=1,guard=0.3,int8=1,w=8"),
+    ("qwen3", SMALL.replace("confkv", "confkv-mean") + ",heads=ada,values=1,guard=0.3"),
+    ("gpt-oss", "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,curve=pyramidkv,guard=0.2"),
+    ("llama", RECALL.replace("recall", "look") + ",guard=0.4"),
     ("llama", RECALL),
     ("gemma3", RECALL.replace("recall", "look") + ",scope=head"),
     (
@@ -80,7 +86,7 @@ def _equal(a: tuple[Any, ...], b: tuple[Any, ...]) -> None:
 
 
 def _engine(tiny: Any, family: str, policy: str) -> Engine:
-    limit = {} if policy in (SMALL, RECALL) and family == "llama" else {"max_position_embeddings": 200}
+    limit = {} if policy in (SMALL, RECALL, GUARD) and family == "llama" else {"max_position_embeddings": 200}
     return Engine(tiny(family, **limit), None, policy, name=f"tiny-{family}", chunk=8)
 
 

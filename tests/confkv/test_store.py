@@ -13,6 +13,7 @@ from torch import Tensor
 from confkv.manager import Manager
 from confkv.policies import parse_policy
 from confkv.ragged import RaggedStore
+from confkv.rarity import Lexicon
 from confkv.store import FRESH, PINNED, PROTECTED, SINK, Store
 
 LANES, HEADS, DIM, GROUPS = 2, 2, 16, 2
@@ -40,9 +41,12 @@ class Driver:
             sinks=self.policy.sinks if sinks is None else sinks,
             evicts=self.policy.evicts,
             columns=self.policy.ranker.columns,
+            origins=self.policy.guard > 0,
+            norms=self.policy.ranker.norms,
             per_layer=self.lanes // LANES,
         )
-        self.manager = Manager(self.policy, self.store)
+        self.manager = Manager(self.policy, self.store, Lexicon(None, 100))
+        self.tokens: list[int] = []
         self.g = torch.Generator().manual_seed(seed)
         self.scale = torch.rand(self.lanes, self.heads, 1, DIM, generator=self.g) * 5 + 0.1
         self.k = torch.zeros(self.lanes, self.heads, 0, DIM)
@@ -66,6 +70,8 @@ class Driver:
         for lane in range(self.lanes):
             self.store.append(lane, new[0][lane], new[1][lane])
         self.store.commit(first, flags if any(flags) else [], steps)
+        self.tokens += [(first + i) ** 2 * 7 % 97 for i in range(steps)]
+        self.manager.read(self.tokens, self.seen)
         if self.manager.needs_mass:
             q = torch.randn(
                 self.lanes, 1, self.heads * GROUPS, min(steps, self.policy.ranker.rows), DIM, generator=self.g
@@ -122,6 +128,9 @@ class Driver:
                     assert float(error.max()) < 0.15
                     assert float((got - expected).norm() / expected.norm()) <= tolerance
             self._check_exact_part(lane)
+            if store.norms is not None:
+                norms = self.v[lane].abs().sum(-1).gather(1, where)
+                torch.testing.assert_close(store.meta[lane, :, : where.shape[1], store.norms], norms)
         self._check_bytes()
         self._check_shares()
 

@@ -23,6 +23,8 @@ POLICIES = [
     "snapkv:n=18,w=4",
     f"confkv-recall:{_SIZES},page=2",
     f"confkv-look:looks=1,{_SIZES},page=2,scope=head",
+    f"confkv:{_SIZES},guard=0.4",
+    f"confkv-mean:{_SIZES},values=1,guard=0.3,heads=ada",
 ]
 
 
@@ -50,8 +52,8 @@ def test_sessions_scored_together_are_as_scored_alone(tiny: Any, ids: Any, famil
         a, b = one.stats, other.stats
         told = ("evictions", "recalls", "recalled", "looks", "bytes", "peak_bytes", "mean_bytes", "host_bytes")
         assert {k: getattr(b, k) for k in told} == {k: getattr(a, k) for k in told}, name
-        for lane in range(len(one.cache.store.lengths) if one.cache.store else 0):
-            assert torch.equal(other.original_positions(lane), one.original_positions(lane)), name
+        for layer in range(one.cache.store.lanes // one.cache.per_layer if one.cache.store else 0):
+            assert torch.equal(other.original_positions(layer), one.original_positions(layer)), name
     looked = next(s for s in together if s.engine.policy.looks).stats
     assert looked.looks > 0, "the looks of this test never happened"
 
