@@ -177,6 +177,8 @@ def fetches(session: Session, decoding: bool = False) -> bool:
     """Whether pages could come back within a prefill pass, or the pass of a decode step, and are to."""
     manager, policy = session._manager, session.engine.policy.recall
     archive = manager.archive if manager is not None else None
+    if policy is not None and policy.reads == 3 and decoding and not session._counts["uncertain"]:
+        return False
     return policy is not None and policy.reads > decoding and archive is not None and archive.pages > 0
 
 
@@ -285,3 +287,13 @@ def put_back(session: Session, rings: Contents) -> None:
 def ring_contents(rings: list[RingLayer]) -> Contents:
     """Keys and values of sliding-window layers, for :func:`put_back`; a pass replaces the tensors."""
     return [(ring.k, ring.v) for ring in rings]
+
+
+def fetching_look(session: Session) -> Fetch | None:
+    manager, store = session._manager, session.cache.store
+    if manager is None or manager.archive is None or store is None or not manager.archive.pages:
+        return None
+    store.n_fp = [n - 1 for n in store.n_fp]
+    nominal = session._budget
+    assert nominal is not None
+    return Fetch(manager, manager.archive, session.cache.seen, nominal)

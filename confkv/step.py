@@ -15,7 +15,7 @@ from confkv.bridge import Together
 from confkv.confidence import confidence
 from confkv.errors import ConfkvError
 from confkv.manager import Manager
-from confkv.recall import Contents, Fetch, brought_for_look, fetching, put_back, recall, ring_contents
+from confkv.recall import Contents, Fetch, brought_for_look, fetching, fetching_look, put_back, recall, ring_contents
 from confkv.store import SINK
 
 if TYPE_CHECKING:
@@ -150,13 +150,21 @@ def _judge(sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[
     """
     verdicts: list[_Verdict | None] = []
     looking = []
+    again_fetch: list[Fetch | None] = []
     for i, session in enumerate(sessions):
         assert session._logits is not None
         c = session._confidence = confidence(session._logits)
         policy, manager = session.engine.policy.recall, session._manager
         looks = policy is not None and manager is not None and policy.looks_again(c, manager.past, session.seen)
         verdicts.append(_Verdict(c, looks or (policy is not None and policy.fires(c, session.seen)), looks))
-        if looks:
+        if looks and policy is not None and policy.reads == 3:
+            fetch = fetching_look(session)
+            if fetch is not None:
+                session._looked = True
+                looking.append(i)
+                again_fetch.append(fetch)
+        elif looks:
+            again_fetch.append(None)
             session._recalled = brought_for_look(session)
             session._looked = session._recalled > 0
             if session._looked:
@@ -167,7 +175,7 @@ def _judge(sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[
     again = [sessions[i] for i in looking]
     for i in looking:
         put_back(sessions[i], rings[i])
-    _forward(again, tokens[looking], at[looking])
+    _forward(again, tokens[looking], at[looking], again_fetch if any(again_fetch) else None)
     seconds = (time.perf_counter() - start) / len(again)
     for session in again:
         session._counts["looks"] += 1
@@ -204,6 +212,9 @@ def _settle(session: Session, held: list[int], first: int, left: int, verdict: _
     if verdict is None:
         return
     session._manager.past.add(verdict.confidence)
+    session._counts["uncertain"] = int(verdict.uncertain)
+    if policy.recall is not None and policy.recall.reads == 3:
+        return
     if verdict.uncertain and not verdict.looks:
         session._recalled = recall(session)
 

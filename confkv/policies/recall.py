@@ -57,7 +57,7 @@ class Recall:
     def __post_init__(self) -> None:
         if self.page < 1:
             raise PolicyError(f"page={self.page} must be at least 1")
-        if self.reads not in (0, 1, 2):
+        if self.reads not in (0, 1, 2, 3):
             raise PolicyError(f"reads={self.reads} must be 0, 1 (prefill) or 2 (prefill and decode steps)")
         if not 0.0 <= self.rate <= 1.0:
             raise PolicyError(f"rate={self.rate:g} must lie between 0 and 1")

@@ -18,6 +18,7 @@ from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, 
 from confkv.policies.pyramidkv import ConfidentPyramid
 from confkv.policies.ranker import Composite, Recency
 from confkv.policies.recall import Recall
+from confkv.policies.slow import SlowMass
 
 _CONF_KV = "https://arxiv.org/abs/2605.24786"
 
@@ -69,6 +70,16 @@ def _confkv_mean(name: str, spec: str, p: dict[str, Value]) -> Policy:
     protect, sinks, ranker = int(p["protect"]), int(p["sinks"]), MeanMass(flag(p, "values"))
     guard = fraction(p, "guard")
     policy = Policy(name, spec, _by_confidence(p), ranker, scope(p), storage(p), protect, sinks, guard=guard)
+    return with_shares(policy, p)
+
+
+def _confkv_slow(name: str, spec: str, p: dict[str, Value]) -> Policy:
+    budget, sinks = _by_confidence(p), int(p["sinks"])
+    if float(p["horizon"]) <= 0:
+        raise PolicyError(f"horizon={p['horizon']} must be above 0")
+    ranker = SlowMass(float(p["horizon"]) * budget.n_high)
+    newest = max(1, int(budget.n_high * fraction(p, "recent")) - sinks)
+    policy = Policy(name, spec, budget, ranker, scope(p), storage(p), newest, sinks, guard=fraction(p, "guard"))
     return with_shares(policy, p)
 
 
@@ -129,6 +140,22 @@ _MEAN: dict[str, Value] = {
     **HEADS,
 }
 
+_SLOW: dict[str, Value] = {
+    # What a confident step drops is gone for the uncertain one after it, so the two differ by little.
+    "n_high": 184,
+    "n_low": 192,
+    "tau": 0.7,
+    "horizon": 2.0,
+    "recent": 0.5,
+    "sinks": 4,
+    "scope": "head",
+    "adaptive": 0.0,
+    "shuffle": 0,
+    "guard": 0.0,
+    **STORAGE,
+    **HEADS,
+}
+
 _RECALL: dict[str, Value] = {
     **_CONF,
     # One budget: what came back for the next token must survive a confident step to be of use to it.
@@ -182,6 +209,15 @@ _REGISTRY: dict[str, Entry] = {
             _CONF_KV,
         ),
         _confkv_mean,
+    ),
+    "confkv-slow": Entry(
+        PolicyInfo(
+            "confkv-slow",
+            "confkv ranked, per head, by attention mass that decays over `horizon` budgets; half is the newest",
+            _SLOW,
+            _CONF_KV,
+        ),
+        _confkv_slow,
     ),
     "confkv-recall": Entry(
         PolicyInfo(

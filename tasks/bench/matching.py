@@ -29,7 +29,7 @@ class Candidate:
         label: what the table calls it.
         policy: as it was written.
         size: its own size (the first size parameter); None where it has none (``full``).
-        single: whether the size is one number, a fixed budget.
+        single: whether the budget is fixed: one size parameter, or all of them equal.
         at: the same policy at another size, its other size parameters scaled along; None where ``size`` is.
     """
 
@@ -73,7 +73,7 @@ def candidate(spec: str, label: str | None = None) -> Candidate:
         sized = values | {key: max(1, round(size * share)) for key, share in shares.items()}
         return parse_policy(f"{name}:{','.join(f'{key}={value}' for key, value in sized.items())}")
 
-    return Candidate(label or spec, policy, size, len(names) == 1, at)
+    return Candidate(label or spec, policy, size, set(shares.values()) == {1.0}, at)
 
 
 def known(specs: list[str]) -> tuple[list[str], list[str]]:

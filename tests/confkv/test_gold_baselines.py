@@ -34,6 +34,7 @@ VARIANTS = {
     "shuffle": CONFKV + ",shuffle=3",
     "values": "confkv-mean:n_high=16,n_low=16,protect=4,sinks=2,values=1",
     "guard": CONFKV + ",guard=0.4",
+    "slow": "confkv-slow:n_high=12,n_low=20,sinks=2,tau=0.5",
     "guard-values": "confkv-mean:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.3",
     "guard-look": CONFKV.replace("confkv:", "confkv-look:") + ",guard=0.3,scope=head,page=4,archive=fp",
     "line": CONFKV.replace("confkv:", "confkv-l:") + ",curve=pyramidkv,scope=head",

@@ -16,6 +16,7 @@ from confkv.manager import Manager
 from confkv.policies import list_policies, parse_policy
 from confkv.policies.budget import ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.ranker import Composite
+from confkv.policies.slow import SlowMass
 from confkv.store import MASS
 
 
@@ -81,6 +82,8 @@ from confkv.store import MASS
         ("mass:scope=row", "scope=head"),
         ("confkv-mean:n_high=60", "protect"),
         ("confkv-mean:values=2", "0 or 1"),
+        ("confkv-slow:horizon=0", "above 0"),
+        ("confkv-slow:recent=1.2", "between 0 and 1"),
         ("confkv:guard=1.5", "between 0 and 1"),
         ("confkv:guard=0.75", "guard=0.75 leaves 32"),
         ("confkv-look:n_high=60,block=16,guard=0.2", "block"),
@@ -284,3 +287,9 @@ def test_mass_is_recorded_where_it_is_read(
     for _ in session.generate(5, stop_ids=[]):
         pass
     assert len(seen) == len(lengths) + 4, "every decoded token that was fed"
+
+
+def test_the_newest_of_confkv_slow_are_a_share_of_the_budget() -> None:
+    policy = parse_policy("confkv-slow:n_high=300,n_low=310,recent=0.4,sinks=10")
+    assert (policy.protect, policy.sinks, policy.budget.smallest) == (110, 10, 300)
+    assert parse_policy("confkv-slow:n_high=300,n_low=310,horizon=3").ranker == SlowMass(900.0)

@@ -52,6 +52,8 @@ MORE = [
     SMALL["confkv-l"].replace(",floor=8", ",curve=pyramidkv") + ",guard=0.2,scope=head,heads=ada",
     "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.4,heads=ada",
     "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1",
+    "confkv-slow:n_high=14,n_low=20,sinks=2,tau=0.5",
+    "confkv-slow:n_high=14,n_low=20,sinks=2,tau=0.5,recent=0.3,guard=0.2,heads=ada",
     "confkv-mean:n_high=14,n_low=20,protect=4,sinks=2,tau=0.5,values=1,guard=0.4,scope=layer",
     SMALL["confkv"] + ",guard=0.5",
     SMALL["confkv-l"].replace(",floor=8", ",curve=pyramidkv") + ",guard=0.2,scope=head",

@@ -23,6 +23,7 @@ SPECS = {
     "confkv": [f"confkv:{_SMALL}", f"confkv:{_SMALL},scope=head", f"confkv:{_INT8}", f"confkv:{_INT8},scope=head"],
     "confkv-l": [f"confkv-l:{_SMALL},floor=8", f"confkv-l:{_INT8},floor=40,scope=head"],
     "confkv-mean": [f"confkv-mean:{_SMALL}", f"confkv-mean:{_INT8}", f"confkv-mean:{_SMALL},scope=layer"],
+    "confkv-slow": ["confkv-slow:n_high=12,n_low=16,sinks=2,tau=0.5", "confkv-slow:n_high=50,n_low=60,int8=1,w=8"],
     "confkv-recall": [f"confkv-recall:{_SMALL},page=4", f"confkv-recall:{_INT8},page=3,scope=head"],
     "confkv-look": [
         f"confkv-look:looks=1,{_SMALL},page=3,scope=head,archive_mb=0.02",

@@ -59,6 +59,8 @@ class Pair:
         self.more = torch.Generator().manual_seed(seed + 1)
         self.q = np.zeros((LANES, HEADS * GROUPS, 0, DIM))
         self.hold: list[int] = []
+        #: first row and rows of what is recorded together
+        self.passes: list[tuple[int, int]] = []
         self.kept: list[list[list[int]]] = [[[] for _ in range(HEADS)] for _ in range(LANES)]
         #: attention of each row when it was fed: [lane][query head][row] -> {position: probability}
         self.a: list[list[list[dict[int, float]]]] = [[[] for _ in range(HEADS * GROUPS)] for _ in range(LANES)]
@@ -74,6 +76,7 @@ class Pair:
 
     def feed(self, steps: int, hold: int = 0, decode: bool = False) -> None:
         first = len(self.hold)
+        self.passes += [(first + i, min(64, steps - i)) for i in range(0, steps, 64)]
         k = torch.randn(LANES, HEADS, steps, DIM, generator=self.g) * 1.5
         q = torch.randn(LANES, HEADS * GROUPS, steps, DIM, generator=self.g) * 1.5
         self.k = np.concatenate([self.k, k.double().numpy()], 2)
@@ -169,6 +172,18 @@ def valued(pair: Pair, lane: int, head: int) -> dict[int, float]:
     return {j: mean * float(norm[j]) for j, mean in mean_mass(pair, lane, head).items()}
 
 
+def slow(pair: Pair, lane: int, head: int) -> dict[int, float]:
+    """Rows recorded together forget together, and weigh alike: as much as if each had forgotten by one."""
+    horizon = 1.5 * pair.policy.budget.n_high  # type: ignore[attr-defined]
+    out = dict.fromkeys(pair.kept[lane][head], 0.0)
+    for first, steps in pair.passes:
+        weight = sum(math.exp(-i / horizon) for i in range(steps)) / steps
+        for j in out:
+            rows = [pair.a[lane][q][t].get(j, 0.0) for q in _group(head) for t in range(first, first + steps)]
+            out[j] = out[j] * math.exp(-steps / horizon) + weight * sum(rows) / GROUPS
+    return out
+
+
 def tova(pair: Pair, lane: int, head: int) -> dict[int, float]:
     return {j: sum(pair.a[lane][q][-1][j] for q in _group(head)) / GROUPS for j in pair.kept[lane][head]}
 
@@ -213,7 +228,7 @@ def _group(head: int) -> range:
     return range(head * GROUPS, (head + 1) * GROUPS)
 
 
-BY_ROWS = (h2o, mean_mass, valued, tova, scissorhands)
+BY_ROWS = (h2o, mean_mass, valued, slow, tova, scissorhands)
 CASES: dict[str, Callable[[Pair, int, int], dict[int, float]]] = {
     "h2o:n=24": h2o,
     "h2o:n=24,heavy=0.8,sinks=2,scope=layer": h2o,
@@ -223,6 +238,9 @@ CASES: dict[str, Callable[[Pair, int, int], dict[int, float]]] = {
     "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer,values=1": valued,
     "confkv-mean:n_high=20,n_low=24,protect=6,guard=0.3": mean_mass,
     "confkv-mean:n_high=24,n_low=24,protect=6,sinks=1,scope=layer,values=1,guard=0.2": valued,
+    "confkv-slow:n_high=22,n_low=24,horizon=1.5": slow,
+    "confkv-slow:n_high=24,n_low=24,horizon=1.5,recent=0.25,sinks=1,scope=layer": slow,
+    "confkv-slow:n_high=20,n_low=24,horizon=1.5,recent=0.3,guard=0.3": slow,
     "tova:n=24": tova,
     "tova:n=24,scope=head,protect=3": tova,
     "scissorhands:n=24": scissorhands,

@@ -39,6 +39,7 @@ CASES = [
     ("llama", SMALL + ",adaptive=0.5,shuffle=3"),
     ("llama", "confkv:n_high=16,n_low=24,protect=4,sinks=2,tau=0.5,block=8"),
     ("llama", GUARD),
+    ("llama", "confkv-slow:n_high=16,n_low=20,sinks=2,tau=0.5"),
     ("gemma3", "confkv-mean:n_high=40,n_low=50,protect=4,sinks=2,tau=0.5,values=1,guard=0.3,int8=1,w=8"),
     ("qwen3", SMALL.replace("confkv", "confkv-mean") + ",heads=ada,values=1,guard=0.3"),
     ("gpt-oss", "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,curve=pyramidkv,guard=0.2"),
