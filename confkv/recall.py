@@ -174,12 +174,15 @@ class Fetch:
 
 
 def fetches(session: Session, decoding: bool = False) -> bool:
-    """Whether pages could come back within a prefill pass, or the pass of a decode step, and are to."""
+    """Whether pages could come back within the next prefill pass, or that of a decode step, and are to.
+
+    In decoding they are where the distribution before it was uncertain: that one cannot be helped any more, but such
+    stretches last, and the pages are chosen by the queries of the pass that they serve.
+    """
     manager, policy = session._manager, session.engine.policy.recall
     archive = manager.archive if manager is not None else None
-    if policy is not None and policy.reads == 3 and decoding and not session._counts["uncertain"]:
-        return False
-    return policy is not None and policy.reads > decoding and archive is not None and archive.pages > 0
+    due = policy is not None and (session._uncertain if decoding else policy.reads)
+    return bool(due) and archive is not None and archive.pages > 0
 
 
 def passes(session: Session, count: int, asks: bool) -> list[int]:
@@ -212,19 +215,28 @@ def answer_from(session: Session, fetched: int) -> int:
 
 def fetching(session: Session, decoding: bool) -> Fetch | None:
     """What brings pages back within the pass that comes; None where nothing could, or is to."""
-    manager = session._manager
-    if manager is None or manager.archive is None or not fetches(session, decoding):
+    return _fetch(session, decoding) if fetches(session, decoding) else None
+
+
+def fetching_again(session: Session) -> Fetch | None:
+    """What brings pages back for a token that is run again: it is taken out of the store. None where nothing could."""
+    manager, store = session._manager, session.cache.store
+    if manager is None or store is None or manager.archive is None or not manager.archive.pages:
         return None
+    store.n_fp = [n - 1 for n in store.n_fp]
+    return _fetch(session, decoding=True)
+
+
+def _fetch(session: Session, decoding: bool) -> Fetch:
+    manager = session._manager
+    assert manager is not None and manager.archive is not None
     nominal = session._budget if decoding else manager.policy.budget.at(None)
     assert nominal is not None
     return Fetch(manager, manager.archive, session.cache.seen, nominal)
 
 
-def recall(session: Session, coming: int = 0) -> int:
+def recall(session: Session) -> int:
     """Bring pages back for the newest queries, up to the budget of an uncertain step.
-
-    Args:
-        coming: tokens about to be appended, for which room is left.
 
     Returns:
         (lane, position) pairs brought back, the mean over heads (rounded up) where each head has its own; 0 also where
@@ -235,13 +247,13 @@ def recall(session: Session, coming: int = 0) -> int:
     if manager is None or archive is None or cache.store is None or not archive.end or not cache.queries:
         return 0
     start = time.perf_counter()
-    store, end = manager.store, cache.seen + coming
+    store, end = manager.store, cache.seen
     manager.archive_before(end)
     brought = 0
     if archive.pages:
         nominal = manager.policy.budget.at(None)
         assert nominal is not None
-        targets = [h + b - coming for h, b in zip(store.held, manager.layer_budgets(nominal), strict=True)]
+        targets = [h + b for h, b in zip(store.held, manager.layer_budgets(nominal), strict=True)]
         scales = torch.tensor(cache.scales, device=archive.centre.device)
         score = page_scores(
             torch.cat(cache.queries).to(archive.centre.device),
@@ -262,22 +274,6 @@ def recall(session: Session, coming: int = 0) -> int:
     return brought
 
 
-def brought_for_look(session: Session) -> int:
-    """Take the token of the pass just made back out of the store and recall for its queries.
-
-    Returns:
-        what :func:`recall` brought back; where that is 0 the token is in the store as before.
-    """
-    store = session.cache.store
-    if store is None:
-        return 0
-    store.n_fp = [n - 1 for n in store.n_fp]
-    brought = recall(session, coming=1)
-    if not brought:
-        store.n_fp = [n + 1 for n in store.n_fp]
-    return brought
-
-
 def put_back(session: Session, rings: Contents) -> None:
     """Give the sliding-window layers what they held before the pass that is run again."""
     for ring, (k, v) in zip(session.cache.rings, rings, strict=True):
@@ -287,13 +283,3 @@ def put_back(session: Session, rings: Contents) -> None:
 def ring_contents(rings: list[RingLayer]) -> Contents:
     """Keys and values of sliding-window layers, for :func:`put_back`; a pass replaces the tensors."""
     return [(ring.k, ring.v) for ring in rings]
-
-
-def fetching_look(session: Session) -> Fetch | None:
-    manager, store = session._manager, session.cache.store
-    if manager is None or manager.archive is None or store is None or not manager.archive.pages:
-        return None
-    store.n_fp = [n - 1 for n in store.n_fp]
-    nominal = session._budget
-    assert nominal is not None
-    return Fetch(manager, manager.archive, session.cache.seen, nominal)

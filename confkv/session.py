@@ -129,7 +129,18 @@ class Session:
         start = time.perf_counter()
         assert self._logits is not None
         self._confidence = confidence(self._logits)
+        recall = self.engine.policy.recall
+        self._uncertain = recall is not None and recall.fires(self._confidence, self.seen)
         self._seconds["manage"] += time.perf_counter() - start
+
+    @property
+    def _uncertain(self) -> bool:
+        """Whether the newest distribution is one after which a policy recalls."""
+        return bool(self._counts["uncertain"])
+
+    @_uncertain.setter
+    def _uncertain(self, value: bool) -> None:
+        self._counts["uncertain"] = int(value)
 
     # -- generating ---------------------------------------------------------------------------------------------
 

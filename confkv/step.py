@@ -15,7 +15,7 @@ from confkv.bridge import Together
 from confkv.confidence import confidence
 from confkv.errors import ConfkvError
 from confkv.manager import Manager
-from confkv.recall import Contents, Fetch, brought_for_look, fetching, fetching_look, put_back, recall, ring_contents
+from confkv.recall import Contents, Fetch, fetching, fetching_again, put_back, ring_contents
 from confkv.store import SINK
 
 if TYPE_CHECKING:
@@ -57,12 +57,9 @@ def feed(sessions: Sequence[Session], ids: list[list[int]], held: list[list[int]
     fetches = [fetching(session, phase == "decode") for session in sessions]
     _forward(sessions, tokens, at, fetches)
     for session, fetch in zip(sessions, fetches, strict=True):
-        if fetch is not None:
-            session._counts["fetched"] += fetch.brought
-            session._seconds["recall"] += fetch.seconds
-            start += fetch.seconds
+        start += _note(session, fetch, phase) if fetch is not None else 0.0
     forwarded, aside = time.perf_counter(), _aside(sessions)
-    verdicts = _judge(sessions, tokens, at, rings) if phase == "decode" else [None] * len(sessions)
+    verdicts = _judge(sessions, tokens, at, rings, fetches) if phase == "decode" else [None] * len(sessions)
     judged = time.perf_counter() - forwarded - (_aside(sessions) - aside)
     for session, own, position, verdict in zip(sessions, held, first, verdicts, strict=True):
         begun, before = time.perf_counter(), _aside([session])
@@ -127,6 +124,18 @@ def _forward(
         session._logits = row
 
 
+def _note(session: Session, fetch: Fetch, phase: Phase) -> float:
+    """Count what came back within a pass; returns the seconds it took."""
+    if phase == "prefill":
+        session._counts["fetched"] += fetch.brought
+    else:
+        session._recalled += fetch.brought
+        session._counts["recalls"] += fetch.brought > 0
+        session._counts["recalled"] += fetch.brought
+    session._seconds["recall"] += fetch.seconds
+    return fetch.seconds
+
+
 @dataclass(frozen=True)
 class _Verdict:
     """What a decode step turned out to be.
@@ -134,50 +143,42 @@ class _Verdict:
     Attributes:
         confidence: of its first pass.
         uncertain: whether it is one with recall.
-        looks: whether that recall was a second look.
     """
 
     confidence: float
     uncertain: bool
-    looks: bool
 
 
-def _judge(sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[Contents]) -> list[_Verdict | None]:
+def _judge(
+    sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[Contents], fetches: Sequence[Fetch | None]
+) -> list[_Verdict | None]:
     """Note the confidence of a decode step, and tell whether it is one with recall; second looks are taken here.
 
-    A look runs the token of the pass just made again, with pages recalled for its own queries. Where nothing comes
-    back the pass stands: the token could see nothing that it did not see.
+    A look runs the token of the pass just made again, with pages recalled for its own queries. A pass that had them
+    already stands, as does one when there is nothing to recall.
     """
     verdicts: list[_Verdict | None] = []
-    looking = []
-    again_fetch: list[Fetch | None] = []
+    looking, again = [], []
     for i, session in enumerate(sessions):
         assert session._logits is not None
         c = session._confidence = confidence(session._logits)
-        policy, manager = session.engine.policy.recall, session._manager
-        looks = policy is not None and manager is not None and policy.looks_again(c, manager.past, session.seen)
-        verdicts.append(_Verdict(c, looks or (policy is not None and policy.fires(c, session.seen)), looks))
-        if looks and policy is not None and policy.reads == 3:
-            fetch = fetching_look(session)
-            if fetch is not None:
-                session._looked = True
-                looking.append(i)
-                again_fetch.append(fetch)
-        elif looks:
-            again_fetch.append(None)
-            session._recalled = brought_for_look(session)
-            session._looked = session._recalled > 0
-            if session._looked:
-                looking.append(i)
+        policy = session.engine.policy.recall
+        uncertain = policy is not None and policy.fires(c, session.seen)
+        verdicts.append(_Verdict(c, uncertain))
+        fetch = fetching_again(session) if uncertain and session.engine.policy.looks and fetches[i] is None else None
+        if fetch is not None:
+            looking.append(i)
+            again.append(fetch)
+            put_back(session, rings[i])
     if not looking:
         return verdicts
     start = time.perf_counter()
-    again = [sessions[i] for i in looking]
-    for i in looking:
-        put_back(sessions[i], rings[i])
-    _forward(again, tokens[looking], at[looking], again_fetch if any(again_fetch) else None)
-    seconds = (time.perf_counter() - start) / len(again)
-    for session in again:
+    rows = [sessions[i] for i in looking]
+    _forward(rows, tokens[looking], at[looking], again)
+    fetched = sum(_note(session, fetch, "decode") for session, fetch in zip(rows, again, strict=True))
+    seconds = (time.perf_counter() - start - fetched) / len(rows)
+    for session in rows:
+        session._looked = True
         session._counts["looks"] += 1
         session._seconds["look"] += seconds
         assert session._logits is not None
@@ -186,7 +187,7 @@ def _judge(sessions: Sequence[Session], tokens: Tensor, at: Tensor, rings: list[
 
 
 def _settle(session: Session, held: list[int], first: int, left: int, verdict: _Verdict | None) -> None:
-    """What was fed becomes the session's; then mass, eviction, quantising, and the recall after an uncertain step.
+    """What was fed becomes the session's; then mass, eviction, quantising.
 
     In decoding, where there is a verdict, the confidence sets the budget, or the gate of a recall does.
     """
@@ -209,14 +210,9 @@ def _settle(session: Session, held: list[int], first: int, left: int, verdict: _
     session._budget, dropped = session._manager.evict(c, cache.seen)
     session._counts["evictions"] += dropped
     cache.store.age()
-    if verdict is None:
-        return
-    session._manager.past.add(verdict.confidence)
-    session._counts["uncertain"] = int(verdict.uncertain)
-    if policy.recall is not None and policy.recall.reads == 3:
-        return
-    if verdict.uncertain and not verdict.looks:
-        session._recalled = recall(session)
+    if verdict is not None:
+        session._manager.past.add(verdict.confidence)
+        session._uncertain = verdict.uncertain
 
 
 def _aside(sessions: Sequence[Session]) -> float:

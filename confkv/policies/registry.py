@@ -93,8 +93,6 @@ def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
 def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
     recall = Recall(
         look=name == "confkv-look",
-        looks=float(p.get("looks", 0.0)),
-        look_gate=_one_of(p, "look_gate", "confidence", "random") if "look_gate" in p else "confidence",
         gate=_one_of(p, "gate", "confidence", "always", "random"),
         tau=float(p["tau"]),
         rate=fraction(p, "rate"),
@@ -103,7 +101,7 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         storage=_one_of(p, "archive", "int8", "fp"),
         megabytes=float(p["archive_mb"]),
         index=_one_of(p, "index", "host", "device"),
-        reads=int(p["reads"]),
+        reads=flag(p, "reads"),
     )
     return replace(_compose(name, spec, p, _by_confidence(p)), recall=recall)
 
@@ -222,7 +220,7 @@ _REGISTRY: dict[str, Entry] = {
     "confkv-recall": Entry(
         PolicyInfo(
             "confkv-recall",
-            "confkv whose evicted positions come back from an archive after an uncertain step",
+            "confkv whose evicted positions come back from an archive in the pass after an uncertain step",
             _RECALL,
             _CONF_KV,
         ),
@@ -231,8 +229,8 @@ _REGISTRY: dict[str, Entry] = {
     "confkv-look": Entry(
         PolicyInfo(
             "confkv-look",
-            "confkv-recall that runs its least certain tokens again with positions recalled for them",
-            {**_RECALL, "looks": 0.25, "look_gate": "confidence"},
+            "confkv-recall that runs an uncertain token again unless its pass had recalled for it",
+            _RECALL,
             _CONF_KV,
         ),
         _recall,

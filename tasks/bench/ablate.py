@@ -121,12 +121,8 @@ def run(options: Options, method: str = "confkv", chosen: str = "all") -> PplSum
 
 
 def _random_steps(bench: Bench, method: str, main: Candidate, match: Candidate | None) -> Candidate:
-    """Looks (or, where the method has none, recalls) on random steps, as many of them as the method itself made."""
+    """Recalls (and looks) at random steps, as many of them as the method itself was uncertain at."""
     rows, _ = compare(bench, [main], match)
     bench.notes.clear()
-    row = next(row for row in rows if row.policy == main.label)
-    if "look_gate" in parameters(method):
-        random = with_parameters(method, look_gate="random", looks=round(row.looks / row.tokens, 4))
-        return candidate(random, "looks on random steps")
-    random = with_parameters(method, gate="random", rate=round(1 - row.confident_share, 4))
-    return candidate(random, "recall on random steps")
+    share = next(row for row in rows if row.policy == main.label).confident_share
+    return candidate(with_parameters(method, gate="random", rate=round(1 - share, 4)), "recall on random steps")

@@ -183,10 +183,10 @@ class Driver:
 
 POLICIES = [
     (f"confkv-recall:{SMALL},archive=fp", 1e-5),
-    (f"confkv-look:looks=1,{SMALL},archive=fp,scope=head,index=device", 1e-5),
+    (f"confkv-look:{SMALL},archive=fp,scope=head,index=device", 1e-5),
     (f"confkv-recall:{SMALL},archive=fp,archive_mb=0.018", 1e-5),
-    (f"confkv-look:looks=1,{SMALL},scope=head,archive_mb=0.008", 0.05),
-    (f"confkv-look:looks=1,{SMALL.replace('12', '50').replace('20', '60')},int8=1,w=8", 0.1),
+    (f"confkv-look:{SMALL},scope=head,archive_mb=0.008", 0.05),
+    (f"confkv-look:{SMALL.replace('12', '50').replace('20', '60')},int8=1,w=8", 0.1),
     (f"confkv-recall:{SMALL.replace('12', '50').replace('20', '60')},int8=1,w=8,scope=head", 0.1),
     (f"confkv-recall:{SMALL},archive_mb=0", 1e-5),
 ]
@@ -278,7 +278,7 @@ def test_int8_archive_holds_half_of_bf16() -> None:
 
 
 def test_pinned_protected_sinks_and_newest_keep_their_slots() -> None:
-    driver = Driver(f"confkv-look:looks=1,{SMALL},archive=fp,scope=head")
+    driver = Driver(f"confkv-look:{SMALL},archive=fp,scope=head")
     driver.feed(9, PINNED)
     driver.feed(30)
     driver.feed(13, PROTECTED)
@@ -315,7 +315,7 @@ def test_page_scores_against_float64(softcap: float | None, block: int, monkeypa
 
 
 def test_the_page_attended_to_comes_back() -> None:
-    driver = Driver(f"confkv-look:looks=1,{SMALL},archive=fp,scope=head")
+    driver = Driver(f"confkv-look:{SMALL},archive=fp,scope=head")
     driver.feed(100)
     archive: Any = driver.archive
     archive._index(driver.k[:, :, : archive.end] * 0, torch.arange(archive.end))

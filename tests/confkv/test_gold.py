@@ -329,9 +329,9 @@ RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4
 RECALLS = {
     "recall": f"confkv-recall:{RECALL}",
     "recall-head": f"confkv-recall:{RECALL},scope=head,gate=random",
-    "recall-reads": f"confkv-recall:{RECALL},scope=head,reads=2",
-    "look": f"confkv-look:looks=1,{RECALL},index=device",
-    "look-head": f"confkv-look:looks=1,{RECALL},scope=head,page=1",
+    "recall-reads": f"confkv-recall:{RECALL},scope=head,reads=1",
+    "look": f"confkv-look:{RECALL},index=device",
+    "look-head": f"confkv-look:{RECALL},scope=head,page=1",
 }
 
 
@@ -424,7 +424,7 @@ def test_full_equals_unmasked_run(tiny: Any, ids: Any) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_short_episode_is_bit_equal_to_full(family: str, tiny: Any, ids: Any, recorder: Any) -> None:
     runs = []
-    look = "confkv-look:looks=1,gate=always"
+    look = "confkv-look:gate=always"
     for policy in ("full", "confkv", "confkv-l", "confkv:int8=1,scope=head", "confkv-recall", look):
         engine = Engine(tiny(family, max_position_embeddings=200), None, policy, chunk=16)
         logits = recorder(engine).logits

@@ -26,8 +26,8 @@ SPECS = {
     "confkv-slow": ["confkv-slow:n_high=12,n_low=16,sinks=2,tau=0.5", "confkv-slow:n_high=50,n_low=60,int8=1,w=8"],
     "confkv-recall": [f"confkv-recall:{_SMALL},page=4", f"confkv-recall:{_INT8},page=3,scope=head"],
     "confkv-look": [
-        f"confkv-look:looks=1,{_SMALL},page=3,scope=head,archive_mb=0.02",
-        f"confkv-look:looks=1,{_INT8},page=4,gate=always",
+        f"confkv-look:{_SMALL},page=3,scope=head,archive_mb=0.02",
+        f"confkv-look:{_INT8},page=4,gate=always",
     ],
 }
 SPECS |= {

@@ -153,7 +153,7 @@ def test_what_was_allocated_stays_until_a_lane_outgrows_it() -> None:
 # -- sessions -----------------------------------------------------------------------------------------------------
 
 LAYERS = {"num_hidden_layers": 4}
-RECALL = "confkv-look:looks=1,n_high=24,n_low=40,protect=4,sinks=2,tau=0.6,page=4,archive=fp"
+RECALL = "confkv-look:n_high=24,n_low=40,protect=4,sinks=2,tau=0.6,page=4,archive=fp"
 UNEVEN = {
     "confkv-l": "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,floor=8",
     "confkv-l-head": "confkv-l:n_high=12,n_low=20,protect=4,sinks=2,tau=0.5,floor=8,scope=head",

@@ -24,10 +24,10 @@ POLICIES = [
     f"confkv-recall:{SMALL}",
     f"confkv-recall:{SMALL},scope=head,gate=always",
     f"confkv-recall:{SMALL},gate=random,rate=0.4",
-    f"confkv-look:looks=1,{SMALL}",
-    f"confkv-look:looks=0.5,{SMALL},scope=head,look_gate=random",
-    f"confkv-look:looks=1,{SMALL},gate=always,index=device,archive=fp",
-    "confkv-look:looks=1,n_high=50,n_low=60,protect=4,sinks=2,tau=0.6,page=4,int8=1,w=8,scope=head",
+    f"confkv-look:{SMALL}",
+    f"confkv-look:{SMALL},scope=head,gate=random",
+    f"confkv-look:{SMALL},gate=always,index=device,archive=fp",
+    "confkv-look:n_high=50,n_low=60,protect=4,sinks=2,tau=0.6,page=4,int8=1,w=8,scope=head",
 ]
 
 
@@ -68,7 +68,7 @@ def test_the_budget_is_never_exceeded(policy: str, tiny: Any, ids: Any) -> None:
 
 @pytest.mark.parametrize("gate", ["confidence", "always", "random"])
 def test_a_look_is_one_more_pass_of_the_same_token(gate: str, tiny: Any, ids: Any, recorder: Any) -> None:
-    session = _session(tiny, ids, f"confkv-look:looks=1,{SMALL},gate={gate}")
+    session = _session(tiny, ids, f"confkv-look:{SMALL},gate={gate}")
     recall = session.engine.policy.recall
     assert recall is not None
     log = recorder(session.engine).logits
@@ -87,7 +87,7 @@ def test_a_look_is_one_more_pass_of_the_same_token(gate: str, tiny: Any, ids: An
 
 
 def test_a_sampled_token_that_was_run_again_is_there_once(tiny: Any, ids: Any) -> None:
-    session = _session(tiny, ids, f"confkv-look:looks=1,{SMALL},gate=always")
+    session = _session(tiny, ids, f"confkv-look:{SMALL},gate=always")
     seen = session.seen
     reply = [token.id for token in session.generate(12, temperature=1.0, seed=1, stop_ids=[])]
     assert session.stats.looks == 11, "all but the first, which no decode step led to"
@@ -116,7 +116,7 @@ def test_pages_come_back_for_a_new_goal_or_observation(segment: str, tiny: Any, 
 
 
 @pytest.mark.parametrize(
-    "policy", ["confkv-recall:gate=always", "confkv-look:looks=1,gate=always", "confkv-look:gate=random"]
+    "policy", ["confkv-recall:gate=always", "confkv-look:gate=always", "confkv-look:gate=random"]
 )
 def test_nothing_evicted_nothing_done(policy: str, tiny: Any, ids: Any, recorder: Any) -> None:
     session = Engine(tiny("llama", **WHOLE), None, policy, chunk=16).session()
@@ -133,7 +133,7 @@ def test_nothing_evicted_nothing_done(policy: str, tiny: Any, ids: Any, recorder
 
 def test_where_nothing_comes_back_the_pass_stands(tiny: Any, ids: Any, recorder: Any) -> None:
     """An archive that may hold nothing: looks are due at every step and none is run."""
-    session = _session(tiny, ids, f"confkv-look:looks=1,{SMALL},gate=always,archive_mb=0")
+    session = _session(tiny, ids, f"confkv-look:{SMALL},gate=always,archive_mb=0")
     plain = _session(tiny, ids, "confkv:n_high=20,n_low=20,protect=4,sinks=2")
     log, other = recorder(session.engine).logits, recorder(plain.engine).logits
     for each in (session, plain):
@@ -156,7 +156,7 @@ def test_a_budget_without_room_for_pages(name: str, tiny: Any, ids: Any, recorde
 
 def test_the_random_gate_keeps_its_rate_and_its_seed() -> None:
     def steps(text: str) -> list[bool]:
-        recall = parse_policy(f"confkv-look:looks=1,gate=random,{text}").recall
+        recall = parse_policy(f"confkv-look:gate=random,{text}").recall
         assert recall is not None
         return [recall.fires(0.9, seen) for seen in range(4000)]
 
@@ -170,11 +170,11 @@ def test_gates_that_always_and_never_open(tiny: Any, ids: Any) -> None:
     def scores(policy: str) -> list[float]:
         return _session(tiny, ids, policy).score(ids(40, 4))
 
-    always = scores(f"confkv-look:looks=1,{SMALL},gate=always")
-    assert scores(f"confkv-look:looks=1,{SMALL},gate=random,rate=1") == always
-    assert scores(f"confkv-look:looks=1,{SMALL.replace('0.6', '1.5')}") == always
-    never = scores(f"confkv-look:looks=1,{SMALL},gate=random,rate=0,reads=0")
-    assert scores(f"confkv-look:looks=1,{SMALL.replace('0.6', '-1')},reads=0") == never != always
+    always = scores(f"confkv-look:{SMALL},gate=always")
+    assert scores(f"confkv-look:{SMALL},gate=random,rate=1") == always
+    assert scores(f"confkv-look:{SMALL.replace('0.6', '1.5')}") == always
+    never = scores(f"confkv-look:{SMALL},gate=random,rate=0,reads=0")
+    assert scores(f"confkv-look:{SMALL.replace('0.6', '-1')},reads=0") == never != always
     assert scores("confkv:n_high=12,n_low=20,protect=4,sinks=2,tau=-1") == never, "without recall it is confkv"
 
 

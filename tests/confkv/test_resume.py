@@ -48,7 +48,7 @@ CASES = [
     ("gemma3", RECALL.replace("recall", "look") + ",scope=head"),
     (
         "gpt-oss",
-        "confkv-look:looks=1,n_high=30,n_low=40,protect=4,sinks=2,tau=0.6,int8=1,w=8,page=4,gate=random,rate=0.6",
+        "confkv-look:n_high=30,n_low=40,protect=4,sinks=2,tau=0.6,int8=1,w=8,page=4,gate=random,rate=0.6",
     ),
     ("gpt2", RECALL.replace("recall", "look") + ",archive_mb=0.012,index=device,archive=fp"),
 ]

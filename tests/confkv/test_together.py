@@ -22,7 +22,7 @@ POLICIES = [
     "h2o:16",
     "snapkv:n=18,w=4",
     f"confkv-recall:{_SIZES},page=2",
-    f"confkv-look:looks=1,{_SIZES},page=2,scope=head",
+    f"confkv-look:{_SIZES},page=2,scope=head",
     f"confkv:{_SIZES},guard=0.4",
     f"confkv-mean:{_SIZES},values=1,guard=0.3,heads=ada",
 ]
@@ -61,8 +61,8 @@ def test_sessions_scored_together_are_as_scored_alone(tiny: Any, ids: Any, famil
 def test_only_rows_that_are_uncertain_are_run_again(tiny: Any, ids: Any) -> None:
     """Of two sessions one always looks and one never does: the other's logits must be those of its only pass."""
     model = tiny("llama", max_position_embeddings=200)
-    never = Engine(model, None, f"confkv-look:looks=1,{_SIZES.replace('tau=0.5', 'tau=-1')},page=2", chunk=8)
-    always = Engine(model, None, f"confkv-look:looks=1,{_SIZES},page=2,gate=always", chunk=8)
+    never = Engine(model, None, f"confkv-look:{_SIZES.replace('tau=0.5', 'tau=-1')},page=2", chunk=8)
+    always = Engine(model, None, f"confkv-look:{_SIZES},page=2,gate=always", chunk=8)
     pair, alone = [never.session(), always.session()], [never.session(), always.session()]
     for session in (*pair, *alone):
         session.extend(ids(40, 3))
