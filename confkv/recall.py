@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Recorded mass of a slot that is to be vacated: below any real one, and it moves with the slot.
 _VACANT = -1.0
+#: Stands for the origin of a slot that is not archived: beyond every real one.
+_NOWHERE = 1 << 62
 #: Keys and values of each sliding-window layer.
 Contents = list[tuple[Tensor | None, Tensor | None]]
 
@@ -67,30 +69,31 @@ def choose(store: Store | Slots, archive: Archive, score: Tensor, free: Tensor, 
     free = free.cpu()
     valid = used(store.lengths, n, free.device)
     starts = archive.page_starts()
-    total = starts.shape[0] * page
+    pages = starts.shape[0]
     origin = store.meta[:, :heads, :n, ORIGIN].long().cpu()
     inside = valid & (origin >= archive.first) & (origin < archive.end)
-    # One more column than rows, for slots that are not archived.
-    slot_of = torch.full((store.lanes, heads, total + 1), -1, dtype=torch.int64)
-    slot_of.scatter_(2, torch.where(inside, archive.rows_of(origin), total), torch.arange(n).expand_as(origin))
-    slot_of = slot_of[..., :total]
-    candidate = (slot_of < 0) | free.gather(2, slot_of.clamp(min=0))
     # Equal in all heads of a lane: what does not compete is the same in each.
     fixed = (valid & ~free).sum(-1)[:, 0]
     room = (torch.tensor(targets) - fixed).clamp_(min=0).view(-1, 1, 1)
-    count = candidate.unflatten(2, (-1, page)).sum(-1)
+    # Rows of each page that may come or stay: not those that are held by what does not compete.
+    own = torch.where(inside & ~free, torch.div(archive.rows_of(origin), page, rounding_mode="floor"), pages)
+    count = torch.full((store.lanes, heads, pages + 1), page)
+    count = count.scatter_add_(2, own, torch.full_like(own, -1))[..., :pages]
     partial = int(((count > 0) & (count < page)).sum(-1).max())
-    most = min(starts.shape[0], -(-int(room.max()) // page) + partial)
+    most = min(pages, -(-int(room.max()) // page) + partial)
     top = score.cpu().masked_fill(count == 0, float("-inf")).topk(most, -1).indices.unsqueeze(-1)
     rows = (top * page + torch.arange(page)).flatten(2)
-    chosen = candidate.gather(2, rows)
-    chosen &= chosen.cumsum(-1) <= room
-    held = slot_of.gather(2, rows)
-    stays = torch.zeros(store.lanes, heads, n + 1, dtype=torch.bool)
-    stays.scatter_(2, torch.where(chosen & (held >= 0), held, n), True)
     origins = (starts[top] + torch.arange(page)).flatten(2)
+    # Which slot holds each of them already: a search among the slots, however long the archive is.
+    by_origin, order = torch.where(inside, origin, _NOWHERE).sort(-1)
+    at = torch.searchsorted(by_origin, origins).clamp_(max=n - 1)
+    held, slot = by_origin.gather(2, at) == origins, order.gather(2, at)
+    chosen = ~held | free.gather(2, slot)
+    chosen &= chosen.cumsum(-1) <= room
+    stays = torch.zeros(store.lanes, heads, n + 1, dtype=torch.bool)
+    stays.scatter_(2, torch.where(chosen & held, slot, n), True)
     after = fixed + chosen.sum(-1)[:, 0]
-    return Plan(valid & free & ~stays[..., :n], chosen & (held < 0), rows, origins, after.tolist())
+    return Plan(valid & free & ~stays[..., :n], chosen & ~held, rows, origins, after.tolist())
 
 
 def carry_out(store: Store, archive: Archive, plan: Plan) -> None:
