@@ -99,7 +99,11 @@ def run(options: Options) -> NeedleSummary:
         an exception with ``user_facing`` set: bad input.
     """
     lengths, depths, kinds = _grid(options)
-    specs, absent = (options.policies.split(), []) if options.policies is not None else known(list(DEFAULTS))
+    specs, absent = (
+        (options.policies.split(), [])
+        if options.policies is not None
+        else known([spec for spec in DEFAULTS if ":" not in spec])
+    )
     if not specs:
         raise TaskError('--policies names none; write for example --policies "full window:512 confkv"')
     # Shares and ratios are of full's bytes and answers, so it comes first.

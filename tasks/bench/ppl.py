@@ -18,10 +18,12 @@ from tasks.bench.text import Text, cut, read_texts
 from tasks.errors import TaskError
 from tasks.options import check
 
-#: What is compared where nothing is named; those that the registry lacks are left out with a note.
+#: What is compared where nothing is named; those that the registry lacks are left out with a note. The last of each
+#: family of confkv are its controls: one budget, the confidence of other steps, recall at as many steps by chance.
 DEFAULTS = (
-    "full", "window", "streaming", "random", "tova", "scissorhands", "snapkv", "pyramidkv", "adakv", "h2o",
-    "confkv", "confkv-l", "confkv-recall", "confkv-look",
+    "full", "window", "streaming", "streaming-rel", "random", "tova", "scissorhands", "knorm", "snapkv", "pyramidkv",
+    "zigzag", "adakv", "h2o", "confkv", "confkv-l", "confkv-slow", "confkv-slow:n_low=184", "confkv-slow:shuffle=1",
+    "confkv-recall", "confkv-recall:gate=random,rate=0.6", "confkv-look", "confkv-look:gate=random,rate=0.6",
 )  # fmt: skip
 
 

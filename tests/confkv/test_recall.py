@@ -115,9 +115,7 @@ def test_pages_come_back_for_a_new_goal_or_observation(segment: str, tiny: Any, 
     assert session.stats.bytes <= session.stats.peak_bytes
 
 
-@pytest.mark.parametrize(
-    "policy", ["confkv-recall:gate=always", "confkv-look:gate=always", "confkv-look:gate=random"]
-)
+@pytest.mark.parametrize("policy", ["confkv-recall:gate=always", "confkv-look:gate=always", "confkv-look:gate=random"])
 def test_nothing_evicted_nothing_done(policy: str, tiny: Any, ids: Any, recorder: Any) -> None:
     session = Engine(tiny("llama", **WHOLE), None, policy, chunk=16).session()
     log = recorder(session.engine).logits
