@@ -9,7 +9,7 @@ from confkv.policies import parse_policy
 from tasks.bench import figures
 from tasks.bench.comparison import Bench, compare
 from tasks.bench.decode import Run
-from tasks.bench.matching import Candidate, candidate, known, parameters
+from tasks.bench.matching import Candidate, candidate, parameters
 from tasks.bench.model import load
 from tasks.bench.output import circumstances, write
 from tasks.bench.ppl import Options, PplSummary, heading, opened, prepare, settings, table
@@ -47,10 +47,9 @@ def with_parameters(spec: str, **changed: object) -> str:
 
 
 def parts(method: str) -> tuple[list[Candidate], list[str]]:
-    """The method without one of its parts each, and the controls; and what this version or the method has not."""
+    """The method without one of its parts each, and the controls; and what the method has not."""
     values = parameters(method)
-    here, absent = known(list(CONTROLS))
-    out, absent = [candidate(spec) for spec in here], [f"{name} (not in this version)" for name in absent]
+    out, absent = [candidate(spec) for spec in CONTROLS], []
     for name, (needed, change) in PARTS.items():
         missing = [key for key in needed if key not in values]
         if missing:

@@ -76,13 +76,6 @@ def candidate(spec: str, label: str | None = None) -> Candidate:
     return Candidate(label or spec, policy, size, set(shares.values()) == {1.0}, at)
 
 
-def known(specs: list[str]) -> tuple[list[str], list[str]]:
-    """The specs whose policy exists here, and the others."""
-    names = {info.name for info in list_policies()}
-    here = [spec for spec in specs if spec.partition(":")[0] in names]
-    return here, [spec for spec in specs if spec not in here]
-
-
 @dataclass(frozen=True)
 class Solution:
     """A solved size.

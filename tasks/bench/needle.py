@@ -12,7 +12,7 @@ from confkv.policies import Policy, parse_policy
 from tasks.bench import figures
 from tasks.bench.asking import QUESTIONS, SEGMENTS, Read, ask, prompt, read
 from tasks.bench.haystack import KINDS, SHARED, Case, Haystacks, correct
-from tasks.bench.matching import Candidate, candidate, known
+from tasks.bench.matching import Candidate, candidate
 from tasks.bench.model import Model, load
 from tasks.bench.needle_rows import Answer, NeedleRow, accuracy, heat, summarise, table
 from tasks.bench.output import Summary, circumstances, write
@@ -99,18 +99,16 @@ def run(options: Options) -> NeedleSummary:
         an exception with ``user_facing`` set: bad input.
     """
     lengths, depths, kinds = _grid(options)
-    specs, absent = (
-        (options.policies.split(), [])
-        if options.policies is not None
-        else known([spec for spec in DEFAULTS if ":" not in spec])
-    )
+    # The controls belong to the question of perplexity.
+    plain = [spec for spec in DEFAULTS if ":" not in spec]
+    specs = plain if options.policies is None else options.policies.split()
     if not specs:
         raise TaskError('--policies names none; write for example --policies "full window:512 confkv"')
     # Shares and ratios are of full's bytes and answers, so it comes first.
     chosen = [candidate(spec) for spec in (["full"] if options.share else []) + specs]
     candidates = {one.label if options.share else one.policy.spec: one for one in chosen}
     texts = read_texts(options.texts)
-    notes = [f"not in this version, left out: {', '.join(absent)}"] if absent else []
+    notes: list[str] = []
     if options.share:
         notes.append(f"sizes: the largest whose peak is within 1/{options.share:g} of full's mean bytes at the length")
     cells = [(k, i, d) for k in kinds for i in range(options.needles) for d in depths]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tasks.bench import figures
 from tasks.bench.comparison import TOLERANCE, Bench, Pair, PolicyRow, compare
 from tasks.bench.decode import Run
-from tasks.bench.matching import Candidate, candidate, known
+from tasks.bench.matching import Candidate, candidate
 from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.progress import Progress
@@ -18,8 +18,8 @@ from tasks.bench.text import Text, cut, read_texts
 from tasks.errors import TaskError
 from tasks.options import check
 
-#: What is compared where nothing is named; those that the registry lacks are left out with a note. The last of each
-#: family of confkv are its controls: one budget, the confidence of other steps, recall at as many steps by chance.
+#: What is compared where nothing is named. The last of each family of confkv are its controls: one budget, the
+#: confidence of other steps, recall at about as many steps by chance.
 DEFAULTS = (
     "full", "window", "streaming", "streaming-rel", "random", "tova", "scissorhands", "knorm", "snapkv", "pyramidkv",
     "zigzag", "adakv", "h2o", "confkv", "confkv-l", "confkv-slow", "confkv-slow:n_low=184", "confkv-slow:shuffle=1",
@@ -60,7 +60,6 @@ class Checked:
     candidates: list[Candidate]
     match: Candidate | None
     texts: list[Text]
-    notes: list[str]
 
 
 def prepare(options: Options) -> Checked:
@@ -79,20 +78,14 @@ def prepare(options: Options) -> Checked:
         chunk=(options.chunk, 1),
         together=(options.together, 1),
     )
-    notes: list[str] = []
-    if options.policies is None:
-        specs, absent = known(list(DEFAULTS))
-        if absent:
-            notes.append(f"not in this version, left out: {', '.join(absent)}")
-    else:
-        specs = options.policies.split()
+    specs = list(DEFAULTS) if options.policies is None else options.policies.split()
     if not specs:
         raise TaskError('--policies names none; write for example --policies "full window confkv"')
     match = None if options.match == "none" else candidate(options.match)
     if match is not None and match.size is None:
         raise TaskError(f"--match {options.match} has no size to match; name one that has, as in --match window:512")
     candidates = list({spec: candidate(spec) for spec in specs}.values())
-    return Checked(candidates, match, read_texts(options.texts), notes)
+    return Checked(candidates, match, read_texts(options.texts))
 
 
 def room(model: Model, length: int) -> None:
@@ -111,10 +104,7 @@ def opened(model: Model, options: Options, checked: Checked, log: ResultLog[Run]
     length = options.prefix + options.tokens
     room(model, length)
     segments = cut(checked.texts, model.tokenizer, length, options.segments)
-    notes = list(checked.notes)
-    return Bench(
-        model, segments, options.prefix, options.tokens, options.calibrate, log, progress, options.together, notes
-    )
+    return Bench(model, segments, options.prefix, options.tokens, options.calibrate, log, progress, options.together)
 
 
 def run(options: Options) -> PplSummary:
@@ -125,8 +115,6 @@ def run(options: Options) -> PplSummary:
     """
     checked = prepare(options)
     with open_log(options.out, Run) as log, Progress() as progress:
-        for note in checked.notes:
-            progress.say(f"note: {note}")
         progress.say(f"loading {options.model}")
         model = load(options.model, dtype=options.dtype, device=options.device, chunk=options.chunk)
         bench = opened(model, options, checked, log, progress)
