@@ -1,4 +1,4 @@
-"""Recall and second look: bringing archived positions back, and running an uncertain token again with them."""
+"""Recall: bringing archived positions back, within a pass and after it, also for a token that is run again."""
 
 from __future__ import annotations
 

@@ -130,7 +130,8 @@ class Session:
         assert self._logits is not None
         self._confidence = confidence(self._logits)
         recall = self.engine.policy.recall
-        self._uncertain = recall is not None and recall.fires(self._confidence, self.seen)
+        # As for a decode step, which is asked about while the token it fed is not counted yet.
+        self._uncertain = recall is not None and recall.fires(self._confidence, self.seen - 1)
         self._seconds["manage"] += time.perf_counter() - start
 
     @property

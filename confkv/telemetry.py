@@ -47,7 +47,7 @@ class StepRecord:
     """One decoded token, for figures and traces.
 
     ``bytes`` are bytes allocated for KV on the device at that step. ``recalled`` counts (layer, position) pairs that
-    came back from the archive, ``looked`` tells whether the token before was run again with them.
+    came back from the archive within the step, ``looked`` tells whether its token was run again with them.
     """
 
     turn: int
@@ -77,11 +77,11 @@ class SessionStats:
         full_bytes: what full KV holds at this logical length, without any slack.
         evictions: (layer, position) pairs dropped, the mean over heads where they have budgets of their own.
         rebases: times the survivors were moved to compact positions.
-        recalls: times that positions came back from the archive, for second looks or otherwise.
-        recalled: (layer, position) pairs that came back, the mean over heads where each head has its own.
+        recalls: decode steps, goals and observations for which positions came back from the archive.
+        recalled: (layer, position) pairs that came back for them, the mean over heads where each head has its own.
         looks: tokens that were run again with recalled positions.
-        fetched: (layer, position) pairs that came back within passes, but for those of goals and observations, which
-            ``recalled`` has.
+        fetched: (layer, position) pairs that came back within prefill passes, but for those of goals and observations,
+            which ``recalled`` has.
         seconds: wall time by ``prefill``, ``decode`` (model and sampling), ``manage`` (confidence, mass, ranking,
             compaction, quantising, archiving), ``recall`` (choosing pages and bringing them back), ``look`` (forward
             passes that ran a token again).

@@ -53,7 +53,7 @@ class Recall:
             raise PolicyError(f"archive_mb={self.megabytes:g} must be a number of megabytes, 0 or more")
 
     def fires(self, confidence: float, seen: int) -> bool:
-        """Whether the decode step that fed the ``seen``-th token is one with recall.
+        """Whether the distribution after the token with the index ``seen`` is one to recall after.
 
         The random gate has no state: the same step of the same session always decides alike, so that a resumed
         session continues as an uninterrupted one would.

@@ -284,8 +284,8 @@ def parse_policy(text: str) -> Policy:
     entry = _REGISTRY.get(name)
     if entry is None:
         near = difflib.get_close_matches(name, _REGISTRY, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(_REGISTRY)}"
-        raise PolicyError(f"unknown policy '{name}'; {hint} (see `confkv policies`)")
+        hint = f"did you mean '{near[0]}'? (see `confkv policies`)" if near else f"known: {', '.join(_REGISTRY)}"
+        raise PolicyError(f"unknown policy '{name}'; {hint}")
     info = entry.info
     params: dict[str, Value] = dict(info.params)
     for part in filter(None, (piece.strip() for piece in rest.split(","))):

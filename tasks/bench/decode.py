@@ -34,7 +34,7 @@ class Run(Row):
         host_bytes: bytes of the archive at the end, 0 where there is none.
         kept: positions held, mean over steps and layers.
         evictions, recalls, looks: as the session counts them.
-        confident: steps whose confidence reached the policy's tau.
+        confident: steps whose confidence reached the policy's tau; that of a token run again because of it did not.
         slots: what was allocated for before the first scored token, in positions a layer; 0: as the session grows.
         used: most positions that a layer held at once, the one just fed among them; the mean over its heads, rounded
             up, where they have budgets of their own.
@@ -197,6 +197,9 @@ class _Followed:
         session, stats = self.session, self.session.stats
         store, tau = session.cache.store, self.job.policy.budget.threshold
         tau = TAU if tau is None else tau
+        recall = self.job.policy.recall
+        # A step tells the confidence after a second look; before it, it was below tau.
+        by_confidence = recall is not None and recall.gate == "confidence"
         parts = store.parts if store is not None else []
         rooms = zip(parts, self.rooms, strict=True) if parts else []
         return Run(
@@ -213,7 +216,7 @@ class _Followed:
             evictions=stats.evictions,
             recalls=stats.recalls,
             looks=stats.looks,
-            confident=sum(step.confidence >= tau for step in session.steps),
+            confident=sum(step.confidence >= tau and not (step.looked and by_confidence) for step in session.steps),
             slots=self.job.slots,
             # Between two looks the mean over layers says at least how far it went; the newest comes on top.
             used=max(self.used, *(math.ceil(step.kept) for step in session.steps)) + 1,

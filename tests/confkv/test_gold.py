@@ -193,6 +193,7 @@ class Gold:
         self.forwards = 0
         self.hidden = 0
         self.again = 0
+        self.exchanged = 0
         self._plain = self.engine.forward
         self.engine.forward = self._compare  # type: ignore[method-assign]
         self.records: list[tuple[Session, Record]] = []
@@ -245,6 +246,7 @@ class Gold:
         if record.seen > session.seen:
             record.drop_last()
             self.again += 1
+            assert cache.fetch is not None
         visible = self._visible(session, record)
         limit = self.reference.model.config.max_position_embeddings
         if record.next_position + ids.shape[1] > limit:
@@ -252,10 +254,12 @@ class Gold:
         assert int(positions[0, 0]) == record.next_position
         assert session.seen == record.seen
         logits = self._plain(ids, positions, cache)
-        recall = self.engine.policy.recall
-        if cache.store is not None and recall is not None and recall.reads:
+        if cache.fetch is not None:
             # Pages may have come back within the pass, before its tokens attended.
-            visible = self._visible(session, record, ids.shape[1])
+            visible, before = self._visible(session, record, ids.shape[1]), visible
+            self.exchanged += ids.shape[1] == 1 and any(
+                a is not None and b is not None and not torch.equal(a, b) for a, b in zip(visible, before, strict=True)
+            )
         expected = self.reference.forward(record, ids, visible)
         difference = float((logits - expected).abs().max())
         assert difference <= self.tolerance, f"forward {self.forwards} after {record.seen} tokens: {difference:.2e}"
@@ -329,7 +333,7 @@ RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4
 RECALLS = {
     "recall": f"confkv-recall:{RECALL}",
     "recall-head": f"confkv-recall:{RECALL},scope=head,gate=random",
-    "recall-reads": f"confkv-recall:{RECALL},scope=head,reads=1",
+    "recall-no-reads": f"confkv-recall:{RECALL},scope=head,reads=0,index=device",
     "look": f"confkv-look:{RECALL},index=device",
     "look-head": f"confkv-look:{RECALL},scope=head,page=1",
 }
@@ -350,6 +354,7 @@ def test_recall_equals_masked_full_run(family: str, policy: str, tiny: Any, ids:
     assert all(s.recalls > 4 and s.recalled > 10 for s in stats)
     assert all((s.looks > 0) == policy.startswith("look") for s in stats)
     assert (gold.again > 5) == policy.startswith("look")
+    assert gold.exchanged > 10, "decode passes attended to what came back within them"
 
 
 @pytest.mark.parametrize("policy", ["recall", "look-head"])

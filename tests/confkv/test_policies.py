@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from confkv.manager import Manager
 from confkv.policies import list_policies, parse_policy
 from confkv.policies.budget import ByConfidence, Fixed, Pyramid, Unlimited
 from confkv.policies.ranker import Composite
+from confkv.policies.recall import Recall
 from confkv.policies.slow import SlowMass
 from confkv.store import MASS
 
@@ -94,7 +96,9 @@ from confkv.store import MASS
         ("confkv-look:page=0", "at least 1"),
         ("confkv-look:page=33", "protect=32"),
         ("confkv-look:archive=zip", "archive=fp"),
-        ("confkv-recall:reads=3", "reads=3 must be"),
+        ("confkv-recall:reads=2", "reads=2 must be 0 or 1"),
+        ("confkv-look:looks=0.5", "no parameter 'looks'"),
+        ("confkv-look:look_gate=random", "no parameter 'look_gate'"),
         ("confkv-recall:archive_mb=-1", "megabytes"),
         ("confkv-recall:archive_mb=nan", "megabytes"),
         ("confkv-recall:index=disk", "index=device"),
@@ -139,6 +143,16 @@ def test_defaults_are_the_papers() -> None:
     assert parse_policy("window:64").budget == Fixed(64)
     assert parse_policy("full").budget == Unlimited()
     assert not parse_policy("full").evicts and parse_policy("window:64").evicts
+
+
+def test_a_look_is_all_that_sets_the_two_policies_with_recall_apart() -> None:
+    recall, look = (parse_policy(name) for name in ("confkv-recall", "confkv-look"))
+    assert recall.budget == look.budget == ByConfidence(n_high=192, n_low=192, tau=0.7)
+    assert recall.recall == Recall(look=False) and look.recall == Recall(look=True)
+    assert look.looks and not recall.looks and not parse_policy("confkv").looks
+    assert replace(look, name=recall.name, spec=recall.spec, recall=recall.recall) == recall
+    params = {info.name: info.params for info in list_policies()}
+    assert params["confkv-recall"] == params["confkv-look"]
 
 
 def test_every_listed_policy_parses_with_its_own_defaults() -> None:

@@ -27,7 +27,7 @@ GUARDED = [
     f"confkv-l:{SMALL},guard=0.2,curve=pyramidkv,scope=head",
     f"confkv-recall:{SMALL},guard=0.4,page=3,gate=always",
     f"confkv-look:{SMALL},guard=0.4,page=3,scope=head",
-    f"confkv-recall:{SMALL},guard=0.4,page=3,reads=1,scope=head",
+    f"confkv-recall:{SMALL},guard=0.4,page=3,reads=0,scope=head",
     f"confkv:{SMALL},guard=0.4,scope=head,heads=ada",
     f"confkv-mean:{SMALL},guard=0.3,values=1,heads=ada",
     f"confkv-l:{SMALL},guard=0.2,curve=pyramidkv,scope=head,heads=ada",

@@ -74,8 +74,8 @@ def _finish(session: Session, log: list[Any], ids: Any) -> tuple[list[int], list
     session.extend(ids(12, 4), "observation")
     out += [t.id for t in session.generate(9, temperature=0.0, stop_ids=[])]
     stats = session.stats.as_dict()
-    alike = ("tokens_seen", "kept_per_layer", "evictions", "rebases", "decode_steps", "recalls", "recalled", "looks")
-    same = {key: stats[key] for key in alike}
+    alike = ("tokens_seen", "kept_per_layer", "evictions", "rebases", "decode_steps")
+    same = {key: stats[key] for key in (*alike, "recalls", "recalled", "looks", "fetched")}
     return out + session.tokens, log[start:], same
 
 

@@ -23,6 +23,7 @@ POLICIES = [
     "snapkv:n=18,w=4",
     f"confkv-recall:{_SIZES},page=2",
     f"confkv-look:{_SIZES},page=2,scope=head",
+    f"confkv-look:{_SIZES},page=2,gate=random,index=device",
     f"confkv:{_SIZES},guard=0.4",
     f"confkv-mean:{_SIZES},values=1,guard=0.3,heads=ada",
 ]
@@ -50,27 +51,65 @@ def test_sessions_scored_together_are_as_scored_alone(tiny: Any, ids: Any, famil
         assert have == pytest.approx(want, abs=2e-4), name
         assert other.tokens == one.tokens and other.seen == one.seen
         a, b = one.stats, other.stats
-        told = ("evictions", "recalls", "recalled", "looks", "bytes", "peak_bytes", "mean_bytes", "host_bytes")
+        told = (
+            "evictions",
+            "recalls",
+            "recalled",
+            "looks",
+            "fetched",
+            "bytes",
+            "peak_bytes",
+            "mean_bytes",
+            "host_bytes",
+        )
         assert {k: getattr(b, k) for k in told} == {k: getattr(a, k) for k in told}, name
+        same = [[(s.looked, s.recalled, s.budget, s.kept) for s in each.steps] for each in (one, other)]
+        assert same[0] == same[1] and one._uncertain == other._uncertain, name
         for layer in range(one.cache.store.lanes // one.cache.per_layer if one.cache.store else 0):
             assert torch.equal(other.original_positions(layer), one.original_positions(layer)), name
     looked = next(s for s in together if s.engine.policy.looks).stats
     assert looked.looks > 0, "the looks of this test never happened"
 
 
-def test_only_rows_that_are_uncertain_are_run_again(tiny: Any, ids: Any) -> None:
-    """Of two sessions one always looks and one never does: the other's logits must be those of its only pass."""
-    model = tiny("llama", max_position_embeddings=200)
+def test_only_rows_that_are_uncertain_are_run_again(tiny: Any, ids: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some rows look and others do not: each row's logits are those of its own last pass, alone or not."""
+    model = tiny("gemma3", max_position_embeddings=200)
     never = Engine(model, None, f"confkv-look:{_SIZES.replace('tau=0.5', 'tau=-1')},page=2", chunk=8)
     always = Engine(model, None, f"confkv-look:{_SIZES},page=2,gate=always", chunk=8)
-    pair, alone = [never.session(), always.session()], [never.session(), always.session()]
-    for session in (*pair, *alone):
-        session.extend(ids(40, 3))
-    texts = [ids(12, 5), ids(12, 6)]
-    got = score(pair, texts)
-    assert [s.stats.looks for s in pair] == [0, 12]
-    for have, session, text in zip(got, alone, texts, strict=True):
-        assert have == pytest.approx(session.score(text), abs=2e-4)
+    some = Engine(model, None, f"confkv-look:{_SIZES},page=2,scope=head", chunk=8)
+    recall = Engine(model, None, f"confkv-recall:{_SIZES},page=2,scope=head", chunk=8)
+    engines = [never, some, always, some, recall]
+    rows: dict[str, list[int]] = {"all": [], "again": []}
+
+    def spied(engine: Engine, which: str) -> Any:
+        plain = engine.forward
+
+        def forward(tokens: torch.Tensor, at: torch.Tensor, cache: Any) -> torch.Tensor:
+            rows[which].append(tokens.shape[0])
+            return plain(tokens, at, cache)
+
+        return forward
+
+    together, alone = ([engine.session() for engine in engines] for _ in range(2))
+    for own in (together, alone):
+        for i, session in enumerate(own):
+            session.extend(ids(40 + i, 3 + i))
+    texts = [ids(40, 10 + i) for i in range(len(engines))]
+    with monkeypatch.context() as patched:
+        # The engine of the first session of a pass runs it for all.
+        patched.setattr(never, "forward", spied(never, "all"))
+        patched.setattr(some, "forward", spied(some, "again"))
+        got = score(together, texts)
+    for have, one, other, text in zip(got, alone, together, texts, strict=True):
+        assert have == pytest.approx(one.score(text), abs=2e-4)
+        same = [[(s.looked, s.recalled, s.budget, s.kept) for s in each.steps] for each in (one, other)]
+        assert same[0] == same[1] and one._uncertain == other._uncertain
+        assert [s.confidence for s in other.steps] == pytest.approx([s.confidence for s in one.steps], abs=2e-4)
+    looks = [[step.looked for step in session.steps] for session in together]
+    assert [any(own) for own in looks] == [False, True, False, True, False]
+    assert looks[1] != looks[3] and any(a and b for a, b in zip(looks[1], looks[3], strict=True))
+    assert rows["all"] == [5] * 40
+    assert rows["again"] == [n for n in map(sum, zip(*looks, strict=True)) if n]
 
 
 def test_what_cannot_be_scored_together_is_refused_before_anything_is_fed(tiny: Any, ids: Any) -> None:

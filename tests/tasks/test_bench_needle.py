@@ -47,7 +47,14 @@ def test_every_depth_of_a_haystack_has_a_key_of_its_own(loaded: Any, bench_text:
 
 
 @pytest.mark.parametrize(
-    "spec", ["full", "confkv:protect=4,n_high=40,n_low=60", "confkv-recall:protect=8,n_high=40,n_low=40", "snapkv:n=60"]
+    "spec",
+    [
+        "full",
+        "confkv:protect=4,n_high=40,n_low=60",
+        "confkv-recall:protect=8,n_high=40,n_low=40",
+        "confkv-look:protect=8,n_high=40,n_low=40,scope=head",
+        "snapkv:n=60",
+    ],
 )
 def test_a_question_in_a_fork_is_answered_as_if_asked_alone(spec: str, loaded: Any, bench_text: Path) -> None:
     policy = parse_policy(spec)
@@ -58,7 +65,7 @@ def test_a_question_in_a_fork_is_answered_as_if_asked_alone(spec: str, loaded: A
         own = read(loaded, policy, case, "text")
         alone = ask(loaded, own, case, "goal", 6, again=False)
         assert (answer, tokens) == alone[:2] and answer
-        same = ("tokens_seen", "kept_per_layer", "evictions", "recalls", "recalled", "fetched")
+        same = ("tokens_seen", "kept_per_layer", "evictions", "recalls", "recalled", "fetched", "looks")
         assert [getattr(stats, name) for name in same] == [getattr(alone[2], name) for name in same]
     assert once.session.seen == once.tokens, "what the questions were about is as it was"
 

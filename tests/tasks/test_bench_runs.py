@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from tasks.bench import ablate, asking, kl, needle, ppl, quant
+from tasks.bench import asking, kl, needle, quant
 from tasks.bench.comparison import Bench, compare, gap_closed
 from tasks.bench.decode import Job, Run, decode, slots_for
 from tasks.bench.haystack import Haystacks
@@ -124,6 +124,22 @@ def test_confidence_and_bytes_of_a_run_are_the_sessions(loaded: Any, bench: Any)
     assert run.nll == pytest.approx(-sum(scores)) and run.mean_bytes == session.stats.mean_bytes
     assert run.confident == sum(step.confidence >= 0.5 for step in session.steps) and 0 < run.confident < 100
     assert (run.host_bytes, run.recalls, run.looks) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("gate", ["confidence", "random"])
+def test_a_step_is_as_confident_as_it_was_before_a_second_look(gate: str, loaded: Any, bench: Any) -> None:
+    policy = candidate(f"confkv-look:n_high=40,n_low=40,protect=4,tau=0.5,gate={gate}").policy
+    (run,) = decode(loaded, [Job(policy, bench.segments[0])], 24, 100, lambda n: None)
+    session = loaded.engine(policy).session()
+    session.extend(bench.segments[0].ids[:24])
+    session.score(bench.segments[0].ids[24:124])
+    steps = session.steps
+    assert run.looks == session.stats.looks == sum(step.looked for step in steps) > 5
+    assert any(step.looked and step.confidence >= 0.5 for step in steps), "a look can make sure"
+    if gate == "random":  # what made it look is not its confidence
+        assert run.confident == sum(step.confidence >= 0.5 for step in steps)
+    else:
+        assert run.confident == sum(c >= 0.5 for c in session._manager.past.values)
 
 
 def test_an_allocation_holds_what_it_was_made_for(loaded: Any, bench: Any) -> None:
@@ -327,35 +343,6 @@ def test_precision_costs_what_it_should(bench_model: Path, bench_text: Path, tmp
     exact = rows["fp"].perplexity
     assert rows["int8"].perplexity == pytest.approx(exact, rel=0.05)
     assert rows["nf4"].perplexity != pytest.approx(exact, rel=1e-4)
-
-
-def test_what_a_method_has_not_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, absent = ablate.parts("confkv:tau=0.5")
-    names = [c.label for c in here]
-    assert {"recency only", "mass only", "no confidence"} <= set(names) and "recall at every step" not in names
-    assert "recall at every step (confkv has no gate)" in absent
-    assert all("tau=0.5" in c.policy.spec for c in here if c.label in ablate.PARTS)
-    here, absent = ablate.parts("window:60")
-    assert {c.label for c in here} <= set(ablate.CONTROLS) and "mass only (window has no alpha)" in absent
-    swept, absent = ablate.sweeps("confkv:protect=16", ["protect", "w", "tau"])
-    assert [c.label for c in swept] == [
-        "protect=8", "protect=32", "protect=64", "w=32 int8", "w=64 int8", "w=128 int8", "w=256 int8",
-        "tau=0.3", "tau=0.5", "tau=0.9",
-    ]  # fmt: skip
-    assert absent == [] and ablate.sweeps("window:60", ["tau"])[1] == ["tau (window:60 has no such parameter)"]
-
-
-def test_the_ablation_takes_one_part_away_at_a_time(bench_model: Path, bench_text: Path, tmp_path: Path) -> None:
-    out = tmp_path / "ablate"
-    options = ppl.Options(str(bench_model), [bench_text], out, match="window:60", tokens=150, prefix=24, dtype="fp32")
-    summary = ablate.run(options, "confkv:protect=4", "parts alpha")
-    rows = {row.policy: row for row in summary.rows}
-    assert {"full", "window", "full method", "recency only", "mass only", "no confidence"} <= set(rows)
-    assert "alpha=0" in rows["recency only"].spec and "alpha=1" in rows["mass only"].spec
-    assert rows["alpha=0.25"].matched and "protect=4" in rows["alpha=0.25"].spec
-    sizes = dict(piece.split("=") for piece in rows["no confidence"].spec.partition(":")[2].split(","))
-    assert sizes["n_high"] == sizes["n_low"]
-    assert all(row.matched for name, row in rows.items() if name != "full")
 
 
 # -- bad input ----------------------------------------------------------------------------------------------------
