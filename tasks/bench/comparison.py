@@ -110,36 +110,33 @@ class Bench:
     progress: Progress
     together: int = 16
     notes: list[str] = field(default_factory=list)
-    _told: dict[str, Run] = field(default_factory=dict)
     _slots: dict[tuple[str, float], int] = field(default_factory=dict)
 
     def measure(self, asked: Sequence[Asked]) -> None:
-        """Make runs, those that are on file left out, as many at once as go together."""
+        """Make runs, those that are on file left out, as many at once as go together.
+
+        What a run is decoded beside moves its rounding, no more: the figures of a resumed bench are those of an
+        uninterrupted one but for that.
+        """
         for tokens in sorted({one.tokens for one in asked}):
-            jobs = list(
-                {self._key(one, s): (one, s) for one in asked if one.tokens == tokens for s in one.segments}.values()
-            )
-            for first in range(0, len(jobs), self.together):
-                self._measure_together(jobs[first : first + self.together], tokens)
+            jobs = {self._key(one, s): (one, s) for one in asked if one.tokens == tokens for s in one.segments}
+            missing = [key for key in jobs if key not in self.log.rows]
+            self.log.skipped += len(jobs) - len(missing)
+            for first in range(0, len(missing), self.together):
+                self._measure_together([jobs[key] for key in missing[first : first + self.together]], tokens)
 
     def _measure_together(self, batch: list[tuple[Asked, Segment]], tokens: int) -> None:
-        keys = [self._key(one, segment) for one, segment in batch]
-        missing = [key for key in keys if key not in self.log.rows]
-        self.log.skipped += len(keys) - len(missing)
-        if missing:
-            # All of a batch again, since rounding depends on what a segment is decoded beside.
-            names = list(dict.fromkeys(one.label for one, _ in batch))
-            self.progress.begin(names[0] if len(names) == 1 else f"{len(batch)} runs", tokens * len(batch))
-            jobs = [Job(one.policy, segment, one.slots) for one, segment in batch]
-            done = decode(self.model, jobs, self.prefix, tokens, self.progress.advance)
-            self.log.add(*(run for run in done if run.identity.key in missing))
-            for (one, segment), run in zip(batch, done, strict=True):
-                self.progress.say(
-                    f"{one.label} [{one.policy.spec}] {segment.text.name}+{segment.start}: "
-                    f"perplexity {math.exp(run.nll / tokens):.3f}, mean {run.mean_bytes / 1e6:.2f} MB, "
-                    f"kept {run.kept:.0f}, {run.seconds:.1f} s" + (f", outgrew {one.slots} slots" if run.grown else "")
-                )
-        self._told.update((key, self.log.rows[key]) for key in keys)
+        names = list(dict.fromkeys(one.label for one, _ in batch))
+        self.progress.begin(names[0] if len(names) == 1 else f"{len(batch)} runs", tokens * len(batch))
+        jobs = [Job(one.policy, segment, one.slots) for one, segment in batch]
+        done = decode(self.model, jobs, self.prefix, tokens, self.progress.advance)
+        self.log.add(*done)
+        for (one, segment), run in zip(batch, done, strict=True):
+            self.progress.say(
+                f"{one.label} [{one.policy.spec}] {segment.text.name}+{segment.start}: "
+                f"perplexity {math.exp(run.nll / tokens):.3f}, mean {run.mean_bytes / 1e6:.2f} MB, "
+                f"kept {run.kept:.0f}, {run.seconds:.1f} s" + (f", outgrew {one.slots} slots" if run.grown else "")
+            )
 
     def _key(self, one: Asked, segment: Segment) -> str:
         return identity(self.model, one.policy, segment, self.prefix, one.tokens, one.slots).key
@@ -155,20 +152,19 @@ class Bench:
         """A policy's runs on every segment (or on those named).
 
         Raises:
-            Wanted: they were not measured yet in this process.
+            Wanted: they are not on file yet.
         """
         chosen = tuple(self.segments if segments is None else segments)
         one = Asked(policy, label, slots, chosen, self.tokens if tokens is None else tokens)
         keys = [self._key(one, segment) for segment in chosen]
-        if any(key not in self._told for key in keys):
+        if any(key not in self.log.rows for key in keys):
             raise Wanted(one)
-        return [self._told[key] for key in keys]
+        return [self.log.rows[key] for key in keys]
 
     def answers(self, questions: Sequence[Callable[[], Answer]]) -> list[Answer | TaskError]:
         """What each question comes to, asked again until it needs no more runs.
 
-        The runs that all of them wait for are made together. Rounds are the same at every start, whatever is on file,
-        so that a resumed bench measures what an uninterrupted one does.
+        The runs that all of them wait for are made together.
         """
         done: dict[int, Answer | TaskError] = {}
         while len(done) < len(questions):
@@ -196,6 +192,13 @@ class Bench:
         if key not in self._slots:
             self._slots[key] = slots_for(self.model, policy, self.segments[0], self.prefix, target)
         return self._slots[key]
+
+    def filling(self, policy: Policy, slots: int) -> int:
+        """The size of a fixed budget at which the layer with most, and the newest position, fill the slots."""
+        lanes = sum(window is None for window in self.model.engine(policy).windows)
+        nominal = policy.budget.at(None)
+        assert nominal is not None
+        return max(1, int((slots - 1) * nominal / max(policy.budget.per_layer(nominal, lanes))))
 
     def reference(self, match: Candidate) -> list[Run]:
         """The match's runs."""
@@ -228,7 +231,7 @@ class Bench:
             def short(size: int, slots: int = slots) -> tuple[int, bool]:
                 return _used(self.ask(at(size), f"calibrating {label}", slots, [first], calibrate))
 
-            guess = slots - 1 if chosen.single else guess
+            guess = self.filling(chosen.policy, slots) if chosen.single else guess
             if not chosen.single and calibrate < self.tokens:
                 guess = fill(short, slots, guess) or guess
             found = fill(whole, slots, guess)
