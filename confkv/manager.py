@@ -232,6 +232,18 @@ class Manager:
         origin = self.store.meta[:, : free.shape[1], : free.shape[2], ORIGIN]
         return free & ~self.rarity.rarest(origin, free, counts)
 
+    def exchangeable(self, end: int, nominal: int) -> Tensor:
+        """:meth:`evictable` less the best by the ranker: what a recall may exchange for pages.
+
+        The same share in every head of a lane, rounded up.
+        """
+        free, recall = self.evictable(end, nominal), self.policy.recall
+        if recall is None or recall.share >= 1.0:
+            return free
+        score = torch.where(free, self._scores(end, nominal, None), float("inf"))
+        rank = score.argsort(dim=-1, stable=True).argsort(-1)
+        return free & (rank < (recall.share * free.sum(-1, keepdim=True)).ceil())
+
     def _seen(self, end: int) -> Seen:
         n = max(self.store.lengths)
         meta = self.store.meta[:, :, :n]

@@ -149,7 +149,7 @@ class Fetch:
         self.brought, self.seconds = 0, 0.0
         manager.archive_before(end)
         # What the newest tokens before the pass are to each other, they are to its first tokens too.
-        self.free = manager.evictable(end, nominal)
+        self.free = manager.exchangeable(end, nominal)
 
     def __call__(self, lane: int, q: Tensor, scale: float, softcap: float | None) -> None:
         """Exchange what a lane holds for what ``q`` ``[1, Hq, S, D]`` (after RoPE) asks for."""
@@ -266,7 +266,7 @@ def recall(session: Session) -> int:
         )
         if manager.policy.scope == "layer":
             score = score.mean(1, keepdim=True)
-        plan = choose(store, archive, score, manager.evictable(end, nominal), targets)
+        plan = choose(store, archive, score, manager.exchangeable(end, nominal), targets)
         brought = -(-int(plan.bring.sum()) // plan.bring.shape[1])
         if brought:
             carry_out(store, archive, plan)

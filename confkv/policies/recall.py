@@ -26,6 +26,8 @@ class Recall:
             where it opens, else that of a confident one.
         tau: confidence below which a step is uncertain.
         rate, seed: share of steps that the random gate picks, and its seed.
+        share: part of what competes that may be exchanged for pages, the worst by the policy's ranker. The rest is what
+            many queries asked for, and would be asked for again.
         page: positions per page.
         storage: ``int8`` codes, or ``fp`` for the model's dtype.
         megabytes: most that the archive may hold, in 10^6 bytes; past it the oldest pages are dropped.
@@ -38,6 +40,7 @@ class Recall:
     tau: float = 0.7
     rate: float = 0.5
     seed: int = 0
+    share: float = 0.5
     page: int = 4
     storage: Literal["int8", "fp"] = "int8"
     megabytes: float = 1024.0
@@ -49,6 +52,8 @@ class Recall:
             raise PolicyError(f"page={self.page} must be at least 1")
         if not 0.0 <= self.rate <= 1.0:
             raise PolicyError(f"rate={self.rate:g} must lie between 0 and 1")
+        if not 0.0 <= self.share <= 1.0:
+            raise PolicyError(f"share={self.share:g} must lie between 0 and 1")
         if not 0.0 <= self.megabytes < float("inf"):
             raise PolicyError(f"archive_mb={self.megabytes:g} must be a number of megabytes, 0 or more")
 

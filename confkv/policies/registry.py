@@ -97,13 +97,18 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         tau=float(p["tau"]),
         rate=fraction(p, "rate"),
         seed=int(p["seed"]),
+        share=float(p["share"]),
         page=int(p["page"]),
         storage=_one_of(p, "archive", "int8", "fp"),
         megabytes=float(p["archive_mb"]),
         index=_one_of(p, "index", "host", "device"),
         reads=flag(p, "reads"),
     )
-    return replace(_compose(name, spec, p, _by_confidence(p)), recall=recall)
+    policy = replace(_compose(name, spec, p, _by_confidence(p)), recall=recall)
+    horizon = float(p["horizon"])
+    if horizon < 0:
+        raise PolicyError(f"horizon={horizon:g} must not be negative")
+    return replace(policy, ranker=SlowMass(horizon * int(p["n_high"]))) if horizon else policy
 
 
 _CONF: dict[str, Value] = {
@@ -159,6 +164,10 @@ _RECALL: dict[str, Value] = {
     # One budget: what came back for the next token must survive a confident step to be of use to it.
     "n_high": 192,
     "n_low": 192,
+    "scope": "head",
+    # 0: confkv's own score, with alpha and decay.
+    "horizon": 2.0,
+    "share": 0.5,
     "gate": "confidence",
     "rate": 0.5,
     "seed": 0,

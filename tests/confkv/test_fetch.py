@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from confkv.confidence import confidence
 from confkv.engine import Engine
 from confkv.policies.recall import Recall
 from confkv.session import Session
-from confkv.store import ORIGIN
+from confkv.store import MASS, ORIGIN, POS
 from confkv_kernels import page_scores
 
 SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.6,page=4"
@@ -69,7 +70,7 @@ class Spy:
         score = page_scores(q.to(centre.device), centre, scale=torch.tensor([scale]), softcap=softcap)[0]
         score = score.mean(0, keepdim=True) if session.engine.policy.scope == "layer" else score
         n = store.lengths[lane]
-        free = manager.competes(session.cache.seen)[lane, :, :n]
+        free = manager.exchangeable(session.cache.seen, session._budget or 0)[lane, :, :n]
         held = store.meta[lane, :, :n, ORIGIN].long()
         brought = fetch.brought
         fetch(lane, q, scale, softcap)
@@ -268,3 +269,35 @@ def test_a_session_goes_on_as_certain_as_it_was(
     for run in runs[1:]:
         assert run[:3] == runs[0][:3]
         assert all(torch.equal(a, b) for a, b in zip(run[3], runs[0][3], strict=True))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("more", ["", ",scope=layer", ",horizon=0,guard=0.2"])
+def test_what_a_recall_may_exchange_is_the_worst_by_the_ranker(share: float, more: str, tiny: Any, ids: Any) -> None:
+    session = _session(tiny, ids, f"confkv-recall:{SMALL},share={share}{more}")
+    session.score(ids(20, 4))
+    manager, store = session._manager, session.cache.store
+    assert manager is not None and store is not None and manager.policy.recall is not None
+    end, nominal = session.cache.seen, 20
+    competing, chosen = manager.evictable(end, nominal), manager.exchangeable(end, nominal)
+    meta, ranker = store.meta[:, :, : max(store.lengths)], manager.policy.ranker
+    mass = meta[..., MASS]
+    layer = "layer" in more
+    mass = mass.mean(1, keepdim=True) if layer else mass
+    score = ranker.score(mass, meta[:, : mass.shape[1], :, POS], competing, end)
+    for lane in range(store.lanes):
+        for head in range(mass.shape[1]):
+            free = competing[lane, head].nonzero().flatten().tolist()
+            worst = sorted(free, key=lambda slot, at=(lane, head): (float(score[at][slot]), slot))
+            may = set(chosen[lane, head].nonzero().flatten().tolist())
+            assert may == set(worst[: math.ceil(share * len(free))]) and len(free) >= 4
+
+
+def test_what_many_asked_for_outlives_a_recall(tiny: Any, ids: Any) -> None:
+    """Of the same session, the larger share is exchanged for more."""
+    brought = {}
+    for share in (0.2, 1.0):
+        session = _session(tiny, ids, f"confkv-recall:{SMALL},share={share},gate=always")
+        session.score(ids(30, 4))
+        brought[share] = session.stats.recalled
+    assert 0 < brought[0.2] < 0.6 * brought[1.0]

@@ -94,6 +94,8 @@ from confkv.store import MASS
         ("confkv-look:gate=never", "gate=random"),
         ("confkv-look:rate=2", "between 0 and 1"),
         ("confkv-look:page=0", "at least 1"),
+        ("confkv-look:share=1.5", "between 0 and 1"),
+        ("confkv-recall:horizon=-1", "negative"),
         ("confkv-look:page=33", "protect=32"),
         ("confkv-look:archive=zip", "archive=fp"),
         ("confkv-recall:reads=2", "reads=2 must be 0 or 1"),

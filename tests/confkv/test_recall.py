@@ -93,7 +93,7 @@ def test_nothing_evicted_nothing_done(policy: str, tiny: Any, ids: Any, recorder
 
 def test_where_nothing_comes_back_the_pass_stands(tiny: Any, ids: Any, recorder: Any) -> None:
     """An archive that may hold nothing: looks are due at every step and none is run."""
-    session = _session(tiny, ids, f"confkv-look:{SMALL},gate=always,archive_mb=0")
+    session = _session(tiny, ids, f"confkv-look:{SMALL},gate=always,archive_mb=0,horizon=0,scope=layer")
     plain = _session(tiny, ids, "confkv:n_high=20,n_low=20,protect=4,sinks=2")
     log, other = recorder(session.engine).logits, recorder(plain.engine).logits
     for each in (session, plain):
@@ -140,8 +140,9 @@ def test_gates_that_always_and_never_open(tiny: Any, ids: Any) -> None:
     assert scores(f"confkv-recall:{SMALL},gate=always") == always, "every pass comes with its pages: none is looked at"
     assert scores(f"confkv-look:{SMALL},gate=random,rate=1") == always
     assert scores(f"confkv-look:{SMALL.replace('0.6', '1.5')}") == always
-    never = scores(f"confkv-look:{SMALL},gate=random,rate=0,reads=0")
-    assert scores(f"confkv-look:{SMALL.replace('0.6', '-1')},reads=0") == never != always
+    own = "reads=0,horizon=0,scope=layer"  # ranked as confkv ranks
+    never = scores(f"confkv-look:{SMALL},gate=random,rate=0,{own}")
+    assert scores(f"confkv-look:{SMALL.replace('0.6', '-1')},{own}") == never != always
     assert scores("confkv:n_high=12,n_low=20,protect=4,sinks=2,tau=-1") == never, "without recall it is confkv"
 
 
@@ -208,7 +209,7 @@ def test_what_comes_back_has_the_norm_of_its_value(tiny: Any, ids: Any) -> None:
 
 
 def test_without_reads_a_prefill_pass_is_left_alone(tiny: Any, ids: Any, recorder: Any) -> None:
-    session = _session(tiny, ids, f"confkv-recall:{SMALL},reads=0")
+    session = _session(tiny, ids, f"confkv-recall:{SMALL},reads=0,horizon=0,scope=layer")
     plain = _session(tiny, ids, "confkv:n_high=20,n_low=20,protect=4,sinks=2")
     log, other = recorder(session.engine).logits, recorder(plain.engine).logits
     assert session.extend(ids(20, 4), "goal").recalled > 0 == session.stats.fetched
