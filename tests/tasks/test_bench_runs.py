@@ -218,6 +218,15 @@ def lines(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / RESULTS_FILE).read_text().splitlines()]
 
 
+def nearly(a: Any, b: Any) -> bool:
+    """Equal but for rounding: what a run is decoded beside moves its last digits."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(nearly(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(nearly, a, b))
+    return bool(a == (pytest.approx(b, rel=1e-3, abs=1e-6) if isinstance(b, float) else b))
+
+
 def test_killed_in_the_middle_nothing_is_lost_or_run_twice(bench_model: Path, bench_text: Path, tmp_path: Path) -> None:
     def arguments(out: Path) -> list[str]:
         specs = "confkv:protect=4 confkv:protect=4,tau=0.3"
@@ -251,10 +260,10 @@ def test_killed_in_the_middle_nothing_is_lost_or_run_twice(bench_model: Path, be
     assert file.read_bytes().startswith(before)
     keys = [json.dumps(line["identity"], sort_keys=True) for line in lines(broken)]
     assert len(keys) == len(set(keys)) > 4
-    assert keys == [json.dumps(line["identity"], sort_keys=True) for line in lines(straight)]
+    assert sorted(keys) == sorted(json.dumps(line["identity"], sort_keys=True) for line in lines(straight))
     for a, b in zip(resumed["rows"], uninterrupted["rows"], strict=True):
-        assert {**a, "seconds": 0} == {**b, "seconds": 0}
-    assert resumed["pairs"] == uninterrupted["pairs"]
+        assert nearly({**a, "seconds": 0}, {**b, "seconds": 0})
+    assert nearly(resumed["pairs"], uninterrupted["pairs"])
     files = {path.name for path in broken.iterdir()}
     assert {"results.jsonl", "summary.json", "table.md", "figure.png"} <= files
     assert json.loads((broken / "summary.json").read_text()) == resumed
