@@ -173,7 +173,8 @@ class Manager:
             return nominal, 0
         assert nominal is not None
         self.archive_before(end)
-        score = self._scores(end, nominal, seen)
+        mass, position, free = self._seen(end) if seen is None else seen
+        score = self._scores((mass, position, self._unguarded(free, nominal)), end)
         if self.policy.block > 1:
             position = self.store.meta[:, :1, : score.shape[-1], POS]
             score, targets = by_block(score, position, self.store.lengths, targets, self.policy.block)
@@ -240,11 +241,12 @@ class Manager:
         free, recall = self.evictable(end, nominal), self.policy.recall
         if recall is None or recall.share >= 1.0:
             return free
-        score = torch.where(free, self._scores(end, nominal, None), float("inf"))
+        score = self._scores(self._seen(end, free), end)
         rank = score.argsort(dim=-1, stable=True).argsort(-1)
         return free & (rank < (recall.share * free.sum(-1, keepdim=True)).ceil())
 
-    def _seen(self, end: int) -> Seen:
+    def _seen(self, end: int, free: Tensor | None = None) -> Seen:
+        """``free`` is what takes part, where that is known; else all that competes."""
         n = max(self.store.lengths)
         meta = self.store.meta[:, :, :n]
         signal = self.policy.ranker.signal(View(self.store, self.window, end))
@@ -252,11 +254,11 @@ class Manager:
         if self.policy.scope == "layer":
             mass = mass.mean(1, keepdim=True) if self.needs_mass or signal is not None else mass[:, :1]
             position = position[:, :1]
-        return mass, position, self.competes(end)
+        return mass, position, self.competes(end) if free is None else free
 
-    def _scores(self, end: int, nominal: int, seen: Seen | None) -> Tensor:
-        mass, position, free = self._seen(end) if seen is None else seen
-        free = self._unguarded(free, nominal)
+    def _scores(self, seen: Seen, end: int) -> Tensor:
+        """The ranker's scores, ``+inf`` where nothing takes part."""
+        mass, position, free = seen
         score = self.policy.ranker.score(mass, position, free, end)
         return torch.where(free, score, float("inf"))
 

@@ -44,6 +44,11 @@ class Plan:
     origin: Tensor
     lengths: list[int]
 
+    @property
+    def brought(self) -> int:
+        """Positions that come back, summed over lanes: the mean over heads (rounded up) where each has its own."""
+        return -(-int(self.bring.sum()) // self.bring.shape[1])
+
 
 @dataclass(frozen=True)
 class Slots:
@@ -94,6 +99,16 @@ def choose(store: Store | Slots, archive: Archive, score: Tensor, free: Tensor, 
     stays.scatter_(2, torch.where(chosen & held, slot, n), True)
     after = fixed + chosen.sum(-1)[:, 0]
     return Plan(valid & free & ~stays[..., :n], chosen & ~held, rows, origins, after.tolist())
+
+
+def _scored(
+    manager: Manager, archive: Archive, lanes: slice, q: Tensor, scales: list[float], softcap: float | None
+) -> Tensor:
+    """Score of each page for the queries ``[g, Hq, S, D]`` of some lanes, ``[g, h, P]`` float32 for :func:`choose`."""
+    centre = archive.centre[lanes, :, : archive.pages]
+    scale = torch.tensor(scales, device=centre.device)
+    score = page_scores(q.to(centre.device), centre, scale=scale, softcap=softcap)
+    return score.mean(1, keepdim=True) if manager.policy.scope == "layer" else score
 
 
 def carry_out(store: Store, archive: Archive, plan: Plan) -> None:
@@ -155,11 +170,7 @@ class Fetch:
         """Exchange what a lane holds for what ``q`` ``[1, Hq, S, D]`` (after RoPE) asks for."""
         start = time.perf_counter()
         store, archive, n = self.store, self.archive, self.store.lengths[lane]
-        centre = archive.centre[lane : lane + 1, :, : archive.pages]
-        scales = torch.tensor([scale], device=centre.device)
-        score = page_scores(q.to(centre.device), centre, scale=scales, softcap=softcap)
-        if self.manager.policy.scope == "layer":
-            score = score.mean(1, keepdim=True)
+        score = _scored(self.manager, archive, slice(lane, lane + 1), q, [scale], softcap)
         view = Slots(1, [n], store.meta[lane : lane + 1])
         plan = choose(view, archive, score, self.free[lane : lane + 1, :, :n], [n])
         bring, vacate = plan.bring[0], plan.vacate[0]
@@ -172,7 +183,7 @@ class Fetch:
             holes = torch.full_like(heads, lane), heads, slots
             row, origin = (x[0].expand_as(bring)[at] for x in (plan.rows, plan.origin))
             _fill(store, archive, holes, torch.full_like(head, lane), head, row, origin)
-            self.brought += -(-int(plan.bring.sum()) // plan.bring.shape[1])
+            self.brought += plan.brought
         self.seconds += time.perf_counter() - start
 
 
@@ -257,17 +268,9 @@ def recall(session: Session) -> int:
         nominal = manager.policy.budget.at(None)
         assert nominal is not None
         targets = [h + b for h, b in zip(store.held, manager.layer_budgets(nominal), strict=True)]
-        scales = torch.tensor(cache.scales, device=archive.centre.device)
-        score = page_scores(
-            torch.cat(cache.queries).to(archive.centre.device),
-            archive.centre[:, :, : archive.pages],
-            scale=scales,
-            softcap=cache.softcaps[0],
-        )
-        if manager.policy.scope == "layer":
-            score = score.mean(1, keepdim=True)
+        score = _scored(manager, archive, slice(None), torch.cat(cache.queries), cache.scales, cache.softcaps[0])
         plan = choose(store, archive, score, manager.exchangeable(end, nominal), targets)
-        brought = -(-int(plan.bring.sum()) // plan.bring.shape[1])
+        brought = plan.brought
         if brought:
             carry_out(store, archive, plan)
             session._counts["recalls"] += 1

@@ -121,7 +121,6 @@ class Bench:
         for tokens in sorted({one.tokens for one in asked}):
             jobs = {self._key(one, s): (one, s) for one in asked if one.tokens == tokens for s in one.segments}
             missing = [key for key in jobs if key not in self.log.rows]
-            self.log.skipped += len(jobs) - len(missing)
             for first in range(0, len(missing), self.together):
                 self._measure_together([jobs[key] for key in missing[first : first + self.together]], tokens)
 
@@ -179,12 +178,6 @@ class Bench:
                         done[i] = error
             self.measure(wanted)
         return [done[i] for i in range(len(questions))]
-
-    def runs(self, policy: Policy, label: str, slots: int = 0) -> list[Run]:
-        """A policy on every segment, measured now if it has to be."""
-        (answer,) = self.answers([lambda: self.ask(policy, label, slots)])
-        assert not isinstance(answer, TaskError)
-        return answer
 
     def slots(self, policy: Policy, target: float) -> int:
         """:func:`slots_for` on the first segment, computed once."""

@@ -65,7 +65,6 @@ class ResultLog(Generic[R]):
     def __init__(self, path: Path, kind: type[R]) -> None:
         self.path = path
         self.rows: dict[str, R] = {}
-        self.skipped = 0
         whole = _whole_lines(path)
         for number, line in enumerate(whole, 1):
             try:
@@ -81,7 +80,6 @@ class ResultLog(Generic[R]):
         """The row of ``identity``: the one on file, else a new one, which is on disk before this returns."""
         row = self.rows.get(identity.key)
         if row is not None:
-            self.skipped += 1
             return row
         row = measure()
         self.add(row)
