@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _VACANT = -1.0
 #: Stands for the origin of a slot that is not archived: beyond every real one.
 _NOWHERE = 1 << 62
+#: The last tokens of a goal or an observation that are fed a few at a time: a question, or the end of a page.
+_QUESTION = 64
 #: Keys and values of each sliding-window layer.
 Contents = list[tuple[Tensor | None, Tensor | None]]
 
@@ -202,16 +204,28 @@ def fetches(session: Session, decoding: bool = False) -> bool:
 def passes(session: Session, count: int, asks: bool) -> list[int]:
     """Where ``count`` tokens are cut into prefill passes, 0 and ``count`` among them.
 
-    Where pages come back within a pass, the token that an answer starts from gets a pass of its own: a chunk gets what
-    its tokens need on average.
+    Where pages come back within a pass, it gets what its tokens need on average. So the token that an answer starts
+    from has one of its own, and those before it are few in each.
 
     Args:
         asks: the tokens are a goal or an observation.
     """
-    cuts = [*range(0, count, session.engine.chunk), count]
-    if asks and count - cuts[-2] > 1 and fetches(session):
-        cuts.insert(-1, count - 1)
-    return cuts
+    cuts = {*range(0, count, session.engine.chunk), count}
+    if asks and fetches(session):
+        recall = session.engine.policy.recall
+        assert recall is not None
+        last = count - 1
+        cuts |= {last, *range(last, max(0, last - _QUESTION), -recall.question)} if recall.question else {last}
+    return sorted(cuts)
+
+
+def uncertain(session: Session, confidence: float, seen: int) -> bool:
+    """Whether the distribution after the token with the index ``seen`` is one to recall after; False without recall."""
+    recall = session.engine.policy.recall
+    if recall is None:
+        return False
+    opening = 0 < session._counts["asked"] and seen + 1 < session._counts["asked"] + recall.opening
+    return opening or recall.fires(confidence, seen)
 
 
 def answer_from(session: Session, fetched: int) -> int:

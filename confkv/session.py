@@ -17,7 +17,7 @@ from confkv.confidence import confidence
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
-from confkv.recall import answer_from, passes
+from confkv.recall import answer_from, passes, uncertain
 from confkv.sampling import sample
 from confkv.step import Phase
 from confkv.store import FRESH, PINNED, PROTECTED
@@ -48,7 +48,7 @@ class Session:
         self._logits: Tensor | None = None
         self._confidence, self._budget = 0.0, engine.policy.budget.at(None)
         self._counts = {"evictions": 0, "rebases": 0, "turn": 0, "forwards": 0, "seen": 0}
-        self._counts |= {"recalls": 0, "recalled": 0, "looks": 0, "fetched": 0, "uncertain": 0}
+        self._counts |= {"recalls": 0, "recalled": 0, "looks": 0, "fetched": 0, "uncertain": 0, "asked": 0}
         #: what came back at the decode step under way, and whether its token was run again
         self._recalled, self._looked = 0, False
         self._bytes = {"peak": 0, "sum": 0}
@@ -99,6 +99,8 @@ class Session:
         for start, end in pairwise(cuts):
             self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
         # A goal or a page of its own may need what earlier ones said.
+        if asks:
+            self._counts["asked"] = self.seen
         recalled = answer_from(self, self._counts["fetched"] - fetched) if asks else 0
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}
@@ -129,9 +131,8 @@ class Session:
         start = time.perf_counter()
         assert self._logits is not None
         self._confidence = confidence(self._logits)
-        recall = self.engine.policy.recall
         # As for a decode step, which is asked about while the token it fed is not counted yet.
-        self._uncertain = recall is not None and recall.fires(self._confidence, self.seen - 1)
+        self._uncertain = uncertain(self, self._confidence, self.seen - 1)
         self._seconds["manage"] += time.perf_counter() - start
 
     @property

@@ -15,7 +15,7 @@ from confkv.bridge import Together
 from confkv.confidence import confidence
 from confkv.errors import ConfkvError
 from confkv.manager import Manager
-from confkv.recall import Contents, Fetch, fetching, fetching_again, put_back, ring_contents
+from confkv.recall import Contents, Fetch, fetching, fetching_again, put_back, ring_contents, uncertain
 from confkv.store import SINK
 
 if TYPE_CHECKING:
@@ -162,10 +162,9 @@ def _judge(
     for i, session in enumerate(sessions):
         assert session._logits is not None
         c = session._confidence = confidence(session._logits)
-        policy = session.engine.policy.recall
-        uncertain = policy is not None and policy.fires(c, session.seen)
-        verdicts.append(_Verdict(c, uncertain))
-        fetch = fetching_again(session) if uncertain and session.engine.policy.looks and fetches[i] is None else None
+        due = uncertain(session, c, session.seen)
+        verdicts.append(_Verdict(c, due))
+        fetch = fetching_again(session) if due and session.engine.policy.looks and fetches[i] is None else None
         if fetch is not None:
             looking.append(i)
             again.append(fetch)

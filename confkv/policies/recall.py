@@ -26,6 +26,10 @@ class Recall:
             where it opens, else that of a confident one.
         tau: confidence below which a step is uncertain.
         rate, seed: share of steps that the random gate picks, and its seed.
+        question: tokens of each prefill pass near the end of a goal or an observation; 0: as many as of any other. A
+            chunk gets what its tokens need on average, and what is asked for is one thing.
+        opening: decode steps after a goal or an observation that recall whatever the gate says: an answer that misses
+            what was evicted is often given with confidence.
         share: part of what competes that may be exchanged for pages, the worst by the policy's ranker. The rest is what
             many queries asked for, and would be asked for again.
         page: positions per page.
@@ -40,8 +44,10 @@ class Recall:
     tau: float = 0.7
     rate: float = 0.5
     seed: int = 0
+    question: int = 4
+    opening: int = 32
     share: float = 0.5
-    page: int = 4
+    page: int = 2
     storage: Literal["int8", "fp"] = "int8"
     megabytes: float = 1024.0
     index: Literal["host", "device"] = "host"
@@ -50,6 +56,8 @@ class Recall:
     def __post_init__(self) -> None:
         if self.page < 1:
             raise PolicyError(f"page={self.page} must be at least 1")
+        if self.question < 0 or self.opening < 0:
+            raise PolicyError(f"question={self.question} and opening={self.opening} must not be negative")
         if not 0.0 <= self.rate <= 1.0:
             raise PolicyError(f"rate={self.rate:g} must lie between 0 and 1")
         if not 0.0 <= self.share <= 1.0:

@@ -110,7 +110,7 @@ def run(options: Options) -> NeedleSummary:
     texts = read_texts(options.texts)
     notes: list[str] = []
     if options.share:
-        notes.append(f"sizes: the largest whose peak is within 1/{options.share:g} of full's mean bytes at the length")
+        notes.append(f"sizes: the largest whose peak is within 1/{options.share:g} of what full holds at the length")
     cells = [(k, i, d) for k in kinds for i in range(options.needles) for d in depths]
     with open_log(options.out, Answer) as log, open_log(options.out / "sizes", Sized) as sizes, Progress() as progress:
         progress.say(f"loading {options.model}")
@@ -193,8 +193,9 @@ def _sized(
     model, options = bench.model, bench.options
     if not options.share or chosen.at is None:
         return chosen.policy
-    known = [answer.mean_bytes for answer in full if answer.length == length]
-    target = sum(known) / len(known) / options.share
+    # Exact, without the room that an allocation has to spare.
+    held = [model.engine(chosen.policy).full_bytes(answer.tokens) for answer in full if answer.length == length]
+    target = sum(held) / len(held) / options.share
     parameters = {"length": length, "target": round(target), "segment": options.segment, "question": options.question}
     identity = _identity(model, "needle-size", chosen.policy.spec, text, parameters)
 

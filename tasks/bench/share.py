@@ -1,4 +1,4 @@
-"""Sizes by share: the largest size at which a policy never allocates more than a part of full KV's mean bytes."""
+"""Sizes by share: the largest size at which a policy never allocates more than a part of what full KV holds."""
 
 from __future__ import annotations
 

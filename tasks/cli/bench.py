@@ -125,8 +125,8 @@ def needle(
     share: Annotated[
         float,
         typer.Option(
-            help="Give every policy the largest size whose peak stays within 1/SHARE of full's mean device bytes, at "
-            "each length (a chunk comes on top of the budget: lower --chunk, say to 64). 0: sizes as written."
+            help="Give every policy the largest size whose peak stays within 1/SHARE of the device bytes that full "
+            "holds at each length (a chunk comes on top of the budget: lower --chunk, say to 64). 0: sizes as written."
         ),
     ] = 0.0,
     seed: Seed = 0,

@@ -30,6 +30,7 @@ class Pass:
         fetched: whether it came with pages for its own queries.
         lanes: those that asked for pages, in order.
         token, position: its newest.
+        count: tokens.
     """
 
     fetched: bool
@@ -37,6 +38,7 @@ class Pass:
     token: int
     position: int
     logits: Tensor
+    count: int
 
 
 class Spy:
@@ -57,7 +59,9 @@ class Spy:
 
         cache.fetch = checked if fetch is not None else None
         logits = self._plain(tokens, at, cache)
-        self.passes.append(Pass(fetch is not None, lanes, int(tokens[0, -1]), int(at[0, -1]), logits.clone()))
+        self.passes.append(
+            Pass(fetch is not None, lanes, int(tokens[0, -1]), int(at[0, -1]), logits.clone(), tokens.shape[1])
+        )
         return logits
 
     def _exchange(self, fetch: Any, lane: int, q: Tensor, scale: float, softcap: float | None) -> None:
@@ -210,9 +214,46 @@ def test_a_prefill_pass_gets_the_pages_of_its_own_queries(policy: str, family: s
     assert turn.recalled == 0 and (stats.recalls, stats.recalled) == (before.recalls, before.recalled)
     del spy.passes[:]
     turn = session.extend(ids(6, 7), "goal")
-    assert [one.lanes for one in spy.passes] == [lanes, lanes], "the token that an answer starts from has its own pass"
+    assert [one.count for one in spy.passes] == [1, 4, 1], "the token that an answer starts from has its own pass"
+    assert [one.lanes for one in spy.passes] == [lanes] * 3
     assert turn.recalled > 0 and session.stats.recalled == stats.recalled + turn.recalled
     assert session.stats.fetched == stats.fetched and session.stats.recalls == stats.recalls + 1
+
+
+def test_the_end_of_what_asks_is_read_a_few_tokens_at_a_time(tiny: Any, ids: Any) -> None:
+    def counts(policy: str, length: int, segment: str) -> list[int]:
+        session = _session(tiny, ids, policy)
+        spy = Spy(session)
+        session.extend(ids(length, 6), segment)
+        return [one.count for one in spy.passes]
+
+    chunk = _session(tiny, ids, f"confkv-recall:{SMALL}").engine.chunk
+    assert chunk == 8
+    assert counts(f"confkv-recall:{SMALL}", 11, "observation") == [2, 4, 2, 2, 1]
+    assert counts(f"confkv-recall:{SMALL},question=3", 9, "goal") == [2, 3, 3, 1]
+    assert counts(f"confkv-recall:{SMALL},question=0", 11, "goal") == [8, 2, 1]
+    assert counts(f"confkv-recall:{SMALL}", 11, "text") == [8, 3]
+    # Of a page, its end alone: 64 tokens before the last.
+    many = counts(f"confkv-recall:{SMALL},question=1", 90, "observation")
+    assert sum(many) == 90 and many[:3] == [8, 8, 8] and many[-64:] == [1] * 64 and many[3:-64] == [2]
+
+
+@pytest.mark.parametrize("opening", [0, 3])
+@pytest.mark.parametrize("segment", ["goal", "observation", "text"])
+def test_an_answer_opens_with_recalls_however_confident(segment: str, opening: int, tiny: Any, ids: Any) -> None:
+    never = f"confkv-look:{SMALL},gate=random,rate=0,opening={opening}"
+    session = _session(tiny, ids, never)
+    session.extend(ids(5, 6), segment)
+    due = opening if segment != "text" else 0
+    mark = session.checkpoint()
+    spy = Spy(session)
+    session.score(ids(6, 7))
+    assert [one.fetched for one in spy.passes] == [i < due for i in range(6)] and session.stats.looks == 0
+    session.rewind(mark)
+    session.score(ids(1, 7))
+    spy.session, half = session.fork(), len(spy.passes)
+    spy.session.score(ids(6, 7)[1:])
+    assert [one.fetched for one in spy.passes[half:]] == [i < due for i in range(1, 6)], "a fork is as far"
 
 
 @pytest.mark.parametrize("policy", [f"confkv-recall:{SMALL}", f"confkv-look:{SMALL},gate=random,scope=head"])

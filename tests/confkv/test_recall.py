@@ -15,7 +15,7 @@ from confkv.policies.mean import MeanMass
 from confkv.rows import read_rows
 from confkv.session import Session
 
-SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.6,page=4"
+SMALL = "n_high=12,n_low=20,protect=4,sinks=2,tau=0.6,page=4,opening=0"
 WHOLE = {"max_position_embeddings": 400}
 POLICIES = [
     f"confkv-recall:{SMALL}",
@@ -24,7 +24,7 @@ POLICIES = [
     f"confkv-look:{SMALL}",
     f"confkv-look:{SMALL},scope=head,gate=random",
     f"confkv-look:{SMALL},gate=always,index=device,archive=fp",
-    "confkv-look:n_high=50,n_low=60,protect=4,sinks=2,tau=0.6,page=4,int8=1,w=8,scope=head",
+    "confkv-look:n_high=50,n_low=60,protect=4,sinks=2,tau=0.6,page=4,opening=0,int8=1,w=8,scope=head",
 ]
 
 
