@@ -224,8 +224,8 @@ def uncertain(session: Session, confidence: float, seen: int) -> bool:
     recall = session.engine.policy.recall
     if recall is None:
         return False
-    opening = 0 < session._counts["asked"] and seen + 1 < session._counts["asked"] + recall.opening
-    return opening or recall.fires(confidence, seen)
+    asked = session._counts["asked"]
+    return (asked > 0 and seen + 1 < asked + recall.opening) or recall.fires(confidence, seen)
 
 
 def answer_from(session: Session, fetched: int) -> int:
