@@ -329,7 +329,7 @@ def test_session_equals_masked_full_run(family: str, policy: str, tiny: Any, ids
         assert budgets == {12, 20}
 
 
-RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4,archive=fp"
+RECALL = CONFKV.removeprefix("confkv:").replace("tau=0.5", "tau=0.6") + ",page=4,opening=3,archive=fp"
 RECALLS = {
     "recall": f"confkv-recall:{RECALL}",
     "recall-head": f"confkv-recall:{RECALL},scope=head,gate=random",

@@ -94,6 +94,8 @@ from confkv.store import MASS
         ("confkv-look:gate=never", "gate=random"),
         ("confkv-look:rate=2", "between 0 and 1"),
         ("confkv-look:page=0", "at least 1"),
+        ("confkv-look:question=-1", "not be negative"),
+        ("confkv-recall:opening=-1", "not be negative"),
         ("confkv-look:share=1.5", "between 0 and 1"),
         ("confkv-recall:horizon=-1", "negative"),
         ("confkv-look:page=33", "protect=32"),
@@ -110,7 +112,7 @@ def test_a_wrong_policy_is_one_line_that_names_the_cause(text: str, named: str) 
     with pytest.raises(PolicyError) as caught:
         parse_policy(text)
     message = str(caught.value)
-    assert "\n" not in message and len(message) < 240
+    assert "\n" not in message and len(message) < 280
     assert named in message
     assert caught.value.user_facing
 
