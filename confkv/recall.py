@@ -24,7 +24,7 @@ _VACANT = -1.0
 #: Stands for the origin of a slot that is not archived: beyond every real one.
 _NOWHERE = 1 << 62
 #: The last tokens of a goal or an observation that are fed a few at a time: a question, or the end of a page.
-_QUESTION = 64
+_QUESTION = 32
 #: Keys and values of each sliding-window layer.
 Contents = list[tuple[Tensor | None, Tensor | None]]
 

@@ -44,7 +44,7 @@ class Recall:
     tau: float = 0.7
     rate: float = 0.5
     seed: int = 0
-    question: int = 4
+    question: int = 1
     opening: int = 32
     share: float = 0.5
     page: int = 2

@@ -173,7 +173,7 @@ _RECALL: dict[str, Value] = {
     "gate": "confidence",
     "rate": 0.5,
     "seed": 0,
-    "question": 4,
+    "question": 1,
     "opening": 32,
     "page": 2,
     "archive": "int8",

@@ -214,8 +214,8 @@ def test_a_prefill_pass_gets_the_pages_of_its_own_queries(policy: str, family: s
     assert turn.recalled == 0 and (stats.recalls, stats.recalled) == (before.recalls, before.recalled)
     del spy.passes[:]
     turn = session.extend(ids(6, 7), "goal")
-    assert [one.count for one in spy.passes] == [1, 4, 1], "the token that an answer starts from has its own pass"
-    assert [one.lanes for one in spy.passes] == [lanes] * 3
+    assert [one.count for one in spy.passes] == [1] * 6, "the token that an answer starts from has its own pass"
+    assert [one.lanes for one in spy.passes] == [lanes] * 6
     assert turn.recalled > 0 and session.stats.recalled == stats.recalled + turn.recalled
     assert session.stats.fetched == stats.fetched and session.stats.recalls == stats.recalls + 1
 
@@ -229,13 +229,14 @@ def test_the_end_of_what_asks_is_read_a_few_tokens_at_a_time(tiny: Any, ids: Any
 
     chunk = _session(tiny, ids, f"confkv-recall:{SMALL}").engine.chunk
     assert chunk == 8
-    assert counts(f"confkv-recall:{SMALL}", 11, "observation") == [2, 4, 2, 2, 1]
+    assert counts(f"confkv-recall:{SMALL},question=4", 11, "observation") == [2, 4, 2, 2, 1]
+    assert counts(f"confkv-recall:{SMALL}", 5, "goal") == [1] * 5
     assert counts(f"confkv-recall:{SMALL},question=3", 9, "goal") == [2, 3, 3, 1]
     assert counts(f"confkv-recall:{SMALL},question=0", 11, "goal") == [8, 2, 1]
     assert counts(f"confkv-recall:{SMALL}", 11, "text") == [8, 3]
-    # Of a page, its end alone: 64 tokens before the last.
-    many = counts(f"confkv-recall:{SMALL},question=1", 90, "observation")
-    assert sum(many) == 90 and many[:3] == [8, 8, 8] and many[-64:] == [1] * 64 and many[3:-64] == [2]
+    # Of a page, its end alone: 32 tokens before the last.
+    many = counts(f"confkv-recall:{SMALL}", 58, "observation")
+    assert sum(many) == 58 and many[:3] == [8, 8, 8] and many[-32:] == [1] * 32 and many[3:-32] == [2]
 
 
 @pytest.mark.parametrize("opening", [0, 3])
