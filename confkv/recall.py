@@ -215,7 +215,7 @@ def passes(session: Session, count: int, asks: bool) -> list[int]:
         recall = session.engine.policy.recall
         assert recall is not None
         last = count - 1
-        cuts |= {last, *range(last, max(0, last - _QUESTION), -recall.question)} if recall.question else {last}
+        cuts.update(range(last, max(0, last - _QUESTION), -(recall.question or _QUESTION)))
     return sorted(cuts)
 
 
@@ -229,11 +229,14 @@ def uncertain(session: Session, confidence: float, seen: int) -> bool:
 
 
 def answer_from(session: Session, fetched: int) -> int:
-    """Recall for a goal or an observation just fed; the ``fetched`` that came within its passes are part of it.
+    """Recall for a goal or an observation just fed, after which an answer opens.
+
+    What came within its passes, ``fetched``, is part of it.
 
     Returns:
         as :func:`recall`.
     """
+    session._counts["asked"] = session.seen
     brought = recall(session)
     session._counts["recalls"] += fetched > 0 == brought
     session._counts["recalled"] += fetched

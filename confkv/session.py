@@ -99,8 +99,6 @@ class Session:
         for start, end in pairwise(cuts):
             self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
         # A goal or a page of its own may need what earlier ones said.
-        if asks:
-            self._counts["asked"] = self.seen
         recalled = answer_from(self, self._counts["fetched"] - fetched) if asks else 0
         self._timed_confidence()
         spent = {key: self._seconds[key] - before[key] for key in before}

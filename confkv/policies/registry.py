@@ -99,7 +99,7 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         seed=int(p["seed"]),
         question=int(p["question"]),
         opening=int(p["opening"]),
-        share=float(p["share"]),
+        share=fraction(p, "share"),
         page=int(p["page"]),
         storage=_one_of(p, "archive", "int8", "fp"),
         megabytes=float(p["archive_mb"]),

@@ -193,8 +193,9 @@ def _sized(
     model, options = bench.model, bench.options
     if not options.share or chosen.at is None:
         return chosen.policy
+    engine = model.engine(chosen.policy)
     # Exact, without the room that an allocation has to spare.
-    held = [model.engine(chosen.policy).full_bytes(answer.tokens) for answer in full if answer.length == length]
+    held = [engine.full_bytes(answer.tokens) for answer in full if answer.length == length]
     target = sum(held) / len(held) / options.share
     parameters = {"length": length, "target": round(target), "segment": options.segment, "question": options.question}
     identity = _identity(model, "needle-size", chosen.policy.spec, text, parameters)
@@ -202,12 +203,12 @@ def _sized(
     def measure() -> Sized:
         clock = time.perf_counter()
         before, after = prompt(model.tokenizer, stacks.case("single", length, 0.5, options.seed * 1000))
-        per_token = model.engine(chosen.policy).bytes_per_token
+        positions = round(target / engine.bytes_per_token)
         policy = sized(
             chosen,
             lambda policy: peak(model, policy, before, after, options.segment, options.question),
             target,
-            max(round(target / per_token) - options.chunk, round(target / per_token) // 2),
+            max(positions - options.chunk, positions // 2),
         )
         return Sized(identity=identity, seconds=round(time.perf_counter() - clock, 3), spec=policy.spec)
 
