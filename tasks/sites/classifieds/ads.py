@@ -95,11 +95,12 @@ def edit(visit: Visit) -> Response:
     if errors:
         return _form(visit, ad, errors, form)
     visit.db.execute(
-        "UPDATE cl_ad SET title = ?, category = ?, kind = ?, colour = ?, price = ?, town = ?, condition = ?, handover = ?, "
-        "text = ?, picture = ? WHERE id = ?",
+        "UPDATE cl_ad SET title = ?, category = ?, kind = ?, colour = ?, price = ?, town = ?, condition = ?, "
+        "handover = ?, text = ?, picture = ? WHERE id = ?",
         (
             form["title"], form["category"], form["kind"], form["colour"], int(form["price"].removeprefix("$")),
-            form["town"], form["condition"], form["handover"], form["text"], f"{form['kind']}-{form['colour']}-1", ad["id"],
+            form["town"], form["condition"], form["handover"], form["text"], f"{form['kind']}-{form['colour']}-1",
+            ad["id"],
         ),
     )  # fmt: skip
     return visit.go(f"/ad/{ad['id']}?said=changed")

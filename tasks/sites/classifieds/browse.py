@@ -82,7 +82,8 @@ def advertisement(
     if ad is None:
         return visit.missing("advertisement")
     comments = visit.rows(
-        "SELECT c.*, u.username, u.name FROM cl_comment c JOIN cl_user u ON u.id = c.author_id WHERE ad_id = ? ORDER BY c.id",
+        "SELECT c.*, u.username, u.name FROM cl_comment c JOIN cl_user u ON u.id = c.author_id "
+        "WHERE ad_id = ? ORDER BY c.id",
         ad["id"],
     )
     saved = visit.row("SELECT 1 FROM cl_saved WHERE user_id = ? AND ad_id = ?", my_id(visit), ad["id"])

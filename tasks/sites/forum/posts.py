@@ -42,7 +42,8 @@ def post(
     if found is None:
         return visit.missing("post")
     comments = visit.rows(
-        "SELECT c.*, u.username FROM fo_comment c JOIN fo_user u ON u.id = c.author_id WHERE c.post_id = ? ORDER BY c.id",
+        "SELECT c.*, u.username FROM fo_comment c JOIN fo_user u ON u.id = c.author_id "
+        "WHERE c.post_id = ? ORDER BY c.id",
         found["id"],
     )
     sort = visit.query("sort") if visit.query("sort") in COMMENT_SORTS else "oldest"
@@ -75,7 +76,8 @@ def reply_page(visit: Visit, errors: dict[str, str] | None = None) -> Response:
     """The form that answers a comment."""
     found = visit.row(SELECT + "WHERE p.id = ?", visit.request.path_params["id"])
     parent = visit.row(
-        "SELECT c.*, u.username FROM fo_comment c JOIN fo_user u ON u.id = c.author_id WHERE c.id = ? AND c.post_id = ?",
+        "SELECT c.*, u.username FROM fo_comment c JOIN fo_user u ON u.id = c.author_id "
+        "WHERE c.id = ? AND c.post_id = ?",
         visit.query("to"), visit.request.path_params["id"],
     )  # fmt: skip
     if found is None or parent is None:

@@ -58,7 +58,8 @@ def back_to_board(visit: Visit) -> Response:
 def mine(visit: Visit) -> Response:
     """The boards the member has joined."""
     found = visit.rows(
-        "SELECT b.* FROM fo_board b JOIN fo_member m ON m.board_id = b.id WHERE m.user_id = ? ORDER BY b.name", my_id(visit)
+        "SELECT b.* FROM fo_board b JOIN fo_member m ON m.board_id = b.id WHERE m.user_id = ? ORDER BY b.name",
+        my_id(visit),
     )
     return visit.page("forum/mine.html", joined=found)
 

@@ -1,7 +1,7 @@
 """From a picture's name to its PNG and its alternative text.
 
-Names: ``mug-red-2`` (thing, colour, how many) and ``scene-harbour-sunset-3`` (place, time of day, how many). The text is
-also in the file, as the PNG keyword ``Description``, so that whoever has only the bytes can read what is drawn.
+Names: ``mug-red-2`` (thing, colour, how many) and ``scene-harbour-sunset-3`` (place, time of day, how many). The text
+is also in the file, as the PNG keyword ``Description``, so that whoever has only the bytes can read what is drawn.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def _thing(place: str, pen: Pen, nth: int, time: str) -> None:
     elif place == "forest":
         green = mix((58, 112, 76), (24, 22, 48), 0.35 if time == "night" else 0.05 * (nth % 3))
         pen.box(45, 84, 55, 100, (108, 78, 54))
-        for top in (4, 26, 48):
-            pen.shape([(50, top), (50 + 16 + top / 3, top + 40), (50 - 16 - top / 3, top + 40)], green)
+        for y in (4, 26, 48):
+            pen.shape([(50, y), (66 + y / 3, y + 40), (34 - y / 3, y + 40)], green)
     elif place == "village":
         pen.box(14, 46, 86, 100, light(hue, 0.4))
         pen.shape([(50, 12), (94, 48), (6, 48)], dark(hue, 0.35))

@@ -19,22 +19,26 @@ HANDOVERS = ("Pickup only", "Pickup or post", "Seller delivers", "Meet at the st
 STOCK: dict[str, dict[str, tuple[tuple[str, ...], int, int, tuple[str, ...]]]] = {
     "Vehicles": {
         "car": (("hatchback", "estate car", "city car"), 1400, 14500,
-                ("{km} km on the clock", "new tyres in {month}", "one owner before me", "inspection until {month} 2027")),
+                ("{km} km on the clock", "new tyres in {month}", "one owner before me",
+                 "inspection until {month} 2027")),
         "bicycle": (("touring bicycle", "city bicycle", "folding bicycle", "racing bicycle"), 60, 940,
                     ("{gears} gears", "frame size {size} cm", "new chain in {month}", "dynamo lights")),
         "sailboat": (("dinghy", "day sailer", "model yacht"), 90, 5200,
                      ("{feet} feet long", "two sets of sails", "trailer included", "repainted in {month}")),
     },
     "Furniture": {
-        "chair": (("dining chair", "armchair", "rocking chair"), 10, 190, ("seat height {size} cm", "reglued in {month}")),
+        "chair": (("dining chair", "armchair", "rocking chair"), 10, 190,
+        ("seat height {size} cm", "reglued in {month}")),
         "table": (("kitchen table", "coffee table", "writing desk"), 25, 430, ("{size}0 cm long", "oiled in {month}")),
         "sofa": (("two-seat sofa", "corner sofa", "sofa bed"), 60, 760, ("washable covers", "legs unscrew")),
-        "shelf": (("bookcase", "display shelf", "low shelf"), 15, 240, ("holds about {km2} books", "wall fixings included")),
+        "shelf": (("bookcase", "display shelf", "low shelf"), 15, 240,
+        ("holds about {km2} books", "wall fixings included")),
     },
     "Electronics": {
         "radio": (("kitchen radio", "shortwave radio", "tube radio"), 12, 210, ("runs {gears} hours on a charge",)),
         "headphones": (("studio headphones", "wireless headphones"), 15, 260, ("cable {gears} feet long", "with case")),
-        "camera": (("film camera", "mirrorless camera", "compact camera"), 30, 680, ("shutter count {km}", "two lenses")),
+        "camera": (("film camera", "mirrorless camera", "compact camera"), 30, 680,
+        ("shutter count {km}", "two lenses")),
         "laptop": (("laptop", "work laptop", "student laptop"), 110, 1150, ("{gears} GB of memory", "new battery")),
         "television": (("television", "retro television"), 40, 540, ("screen {size} inches", "remote included")),
     },
@@ -158,7 +162,13 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
                 comment += 1
                 db.execute(
                     "INSERT INTO cl_comment VALUES (?,?,?,?,?)",
-                    (comment, number, author, before(max(0, days - turn - 1), 400 - comment % 300), text.format(**fills)),
+                    (
+                        comment,
+                        number,
+                        author,
+                        before(max(0, days - turn - 1), 400 - comment % 300),
+                        text.format(**fills),
+                    ),
                 )
     _mail(db, dice)
     db.execute("INSERT INTO meta VALUES ('market_code', ?)", (words.code(dice),))
@@ -206,5 +216,6 @@ def _mail(db: sqlite3.Connection, dice: random.Random) -> None:
         ad = own[number % 3]
         title = db.execute("SELECT title FROM cl_ad WHERE id = ?", (ad,)).fetchone()["title"]
         db.execute(
-            "INSERT INTO cl_message VALUES (?,?,?,?,?,?,?)", (number, ad, sender, 1, title, body, before(12 - number * 2))
+            "INSERT INTO cl_message VALUES (?,?,?,?,?,?,?)",
+            (number, ad, sender, 1, title, body, before(12 - number * 2)),
         )

@@ -25,11 +25,13 @@ _OPEN = (
     "This came up at our table in {town}, and nobody agreed.", "Short version: {subject}, {trouble}, help.",
 )  # fmt: skip
 _MIDDLE = (
-    "So far the best advice was to {tip}.", "I wrote down what worked: {tip}.", "The manual says {tip}; I do not believe it.",
+    "So far the best advice was to {tip}.", "I wrote down what worked: {tip}.",
+    "The manual says {tip}; I do not believe it.",
     "Last {month} I tried something else: {tip}. It helped.", "My rule is simple: {tip}.",
 )  # fmt: skip
 _CLOSE = (
-    "What do you do?", "I am curious how others handle it.", "Tell me where I am wrong.", "Pictures follow when it rains less.",
+    "What do you do?", "I am curious how others handle it.", "Tell me where I am wrong.",
+    "Pictures follow when it rains less.",
     "Answers from {town} especially welcome.", "I will report back in {month}.",
 )  # fmt: skip
 _COMMENTS = (
@@ -42,7 +44,8 @@ _COMMENTS = (
 )  # fmt: skip
 _REPLIES = (
     "Agreed, and {tip}.", "Are you sure? Here it was the other way round.", "That is what I did: {tip}.",
-    "Good point. In {town} nobody told me.", "Only if you have {number} hours to spare.", "Thanks!", "Which month was that?",
+    "Good point. In {town} nobody told me.", "Only if you have {number} hours to spare.", "Thanks!",
+    "Which month was that?",
 )  # fmt: skip
 _ABOUT = (
     "Lives in {town}, reads more than writes.", "Here for {subject}.", "{number} years of {subject} and no regrets.",
@@ -52,7 +55,8 @@ _ABOUT = (
 
 def _slots(dice: random.Random, topic: Topic) -> dict[str, str]:
     tip = dice.choice(topic.tips).format(
-        n=dice.randrange(6, 36), few=dice.randrange(2, 10), pct=dice.randrange(14, 89), temp=dice.randrange(15, 26) * 10,
+        n=dice.randrange(6, 36), few=dice.randrange(2, 10), pct=dice.randrange(14, 89),
+        temp=dice.randrange(15, 26) * 10,
         month=dice.choice(words.MONTHS), town=dice.choice(words.TOWNS),
     )  # fmt: skip
     person = dice.choice(words.PEOPLE)
@@ -83,8 +87,8 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
     members = dice.sample(range(120, 4800), len(TOPICS))
     for number, topic in enumerate(TOPICS, 1):
         founded = before(dice.randrange(900, 3400))
-        row = (number, topic.slug, topic.name, topic.about, founded, keepers[number - 1], topic.rule, members[number - 1])
-        db.execute("INSERT INTO fo_board VALUES (?,?,?,?,?,?,?,?)", row)
+        facts = (topic.name, topic.about, founded, keepers[number - 1], topic.rule, members[number - 1])
+        db.execute("INSERT INTO fo_board VALUES (?,?,?,?,?,?,?,?)", (number, topic.slug, *facts))
     titles: set[str] = set()
     scores = dice.sample(range(1, 1400), POSTS)
     comment = 0
@@ -141,8 +145,8 @@ def _pinned(db: sqlite3.Connection, dice: random.Random) -> None:
         db.execute("INSERT INTO meta VALUES (?, ?)", (f"board_word_{board}", code))
         topic, post = TOPICS[board - 1], POSTS + board
         body = (
-            f"Welcome to {topic.name}. {topic.rule}\nNew here? Put the board word {code} at the end of your first post, "
-            f"so that we see that you have read this.\nThe monthly meeting is on the {dice.randrange(4, 28)}th in "
+            f"Welcome to {topic.name}. {topic.rule}\nNew here? Put the board word {code} at the end of your first "
+            f"post, so that we see that you have read this.\nThe monthly meeting is on the {dice.randrange(4, 28)}th in "
             f"{dice.choice(words.TOWNS)}; questions go to the keeper of the board."
         )
         keeper = db.execute("SELECT keeper_id FROM fo_board WHERE id = ?", (board,)).fetchone()["keeper_id"]
@@ -150,7 +154,9 @@ def _pinned(db: sqlite3.Connection, dice: random.Random) -> None:
         row = (post, board, keeper, title, body, "", before(dice.randrange(430, 800)), dice.randrange(20, 90), 1)
         db.execute("INSERT INTO fo_post VALUES (?,?,?,?,?,?,?,?,?)", row)
     db.executemany("INSERT INTO fo_member VALUES (1, ?)", [(board,) for board in sorted(dice.sample(range(1, 13), 3))])
-    db.executemany("UPDATE fo_post SET author_id = 1 WHERE id = ?", [(post,) for post in dice.sample(range(1, POSTS), 2)])
+    db.executemany(
+        "UPDATE fo_post SET author_id = 1 WHERE id = ?", [(post,) for post in dice.sample(range(1, POSTS), 2)]
+    )
 
 
 def _mail(db: sqlite3.Connection, dice: random.Random) -> None:

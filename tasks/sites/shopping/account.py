@@ -21,7 +21,9 @@ def orders(visit: Visit) -> Response:
 
 def order(visit: Visit) -> Response:
     """One order."""
-    found = visit.row("SELECT * FROM sh_order WHERE id = ? AND owner = ?", visit.request.path_params["id"], owner(visit))
+    found = visit.row(
+        "SELECT * FROM sh_order WHERE id = ? AND owner = ?", visit.request.path_params["id"], owner(visit)
+    )
     if found is None:
         return visit.missing("order")
     lines = visit.rows("SELECT * FROM sh_line WHERE order_id = ? ORDER BY product_id", found["id"])

@@ -22,7 +22,8 @@ MAX_QUANTITY = 20
 def lines(visit: Visit) -> list[sqlite3.Row]:
     """What is in the visitor's cart."""
     return visit.rows(
-        "SELECT c.quantity, p.* FROM sh_cart c JOIN sh_product p ON p.id = c.product_id WHERE c.owner = ? ORDER BY p.id",
+        "SELECT c.quantity, p.* FROM sh_cart c JOIN sh_product p ON p.id = c.product_id "
+        "WHERE c.owner = ? ORDER BY p.id",
         owner(visit),
     )
 
@@ -119,13 +120,15 @@ def checkout(visit: Visit) -> Response:
     visit.db.execute(
         "INSERT INTO sh_order VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         (
-            number, f"CP-{20400 + number * 37}", owner(visit), now(visit.db), form["name"], form["street"], form["town"],
+            number, f"CP-{20400 + number * 37}", owner(visit), now(visit.db), form["name"], form["street"],
+            form["town"],
             form["postcode"], form["delivery"], code, form.get("note", ""), subtotal, cost, subtotal + cost, "Received",
         ),
     )  # fmt: skip
     for line in held:
         visit.db.execute(
-            "INSERT INTO sh_line VALUES (?,?,?,?,?)", (number, line["id"], line["name"], line["quantity"], line["price"])
+            "INSERT INTO sh_line VALUES (?,?,?,?,?)",
+            (number, line["id"], line["name"], line["quantity"], line["price"]),
         )
         visit.db.execute("UPDATE sh_product SET stock = max(0, stock - ?) WHERE id = ?", (line["quantity"], line["id"]))
     visit.db.execute("DELETE FROM sh_cart WHERE owner = ?", (owner(visit),))
