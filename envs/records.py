@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
 
 
 class Action(TypedDict):
@@ -46,6 +46,23 @@ class TaskSpec(TypedDict, total=False):
     hosts: dict[str, str]
 
 
+class Probe(Protocol):
+    """Looks at pages when an episode is over: the agent's own, or another in a tab that is only for that."""
+
+    @property
+    def url(self) -> str:
+        """Address of the page the agent ended on."""
+
+    def content(self, url: str | None) -> str:
+        """HTML of a page (None: the agent's)."""
+
+    def evaluate(self, url: str | None, script: str, argument: Any = None) -> Any:
+        """What a JavaScript function gives on a page (None: the agent's); None where it throws."""
+
+    def fetch(self, url: str) -> bytes:
+        """What an address serves, asked with the browser's cookies."""
+
+
 class Task(Protocol):
     """A task a browser environment plays; it lives in the parent process."""
 
@@ -57,6 +74,14 @@ class Task(Protocol):
 
     def close(self) -> None:
         """Free what ``start`` took."""
+
+
+@runtime_checkable
+class EndScored(Protocol):
+    """A task that is scored once, when its episode is over, and not at every step."""
+
+    def finish(self, answer: str | None, probe: Probe) -> tuple[float, str]:
+        """Raw reward, and in one line why it is not 1 ("" where it is); never raises."""
 
 
 REQUIRED = object()
