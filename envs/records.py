@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, Protocol, TypedDict, runtime_checkable
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, runtime_checkable
 
 
 class Action(TypedDict):
@@ -24,7 +24,11 @@ class Observation(TypedDict):
 
 
 class Info(TypedDict):
-    """What is recorded beside an observation."""
+    """What is recorded beside an observation.
+
+    ``image`` is the PNG that a model which sees is shown (in image modes), ``input_images`` are the goal's pictures
+    (after a reset).
+    """
 
     screenshot: bytes | None
     raw_reward: float
@@ -33,13 +37,43 @@ class Info(TypedDict):
     lines_shown: int
     answer: NotRequired[str]
     worker_restarted: NotRequired[bool]
+    image: NotRequired[bytes | None]
+    input_images: NotRequired[list[bytes]]
+
+
+class LoginStep(TypedDict):
+    """One step of logging in: ``open`` an address, ``fill`` or ``click`` what a CSS selector finds."""
+
+    do: Literal["open", "fill", "click"]
+    target: str
+    text: NotRequired[str]
+
+
+class Login(TypedDict):
+    """How an account logs in, and where the browser's state is kept that comes of it.
+
+    It has worked if the page at ``check_url`` says ``check_text``, or (where that is "") is not left for another.
+    """
+
+    name: str
+    state: str
+    steps: list[LoginStep]
+    check_url: str
+    check_text: str
 
 
 class TaskSpec(TypedDict, total=False):
-    """What a worker needs to begin an episode: a page (``url``) or a BrowserGym task."""
+    """What a worker needs to begin an episode: a page (``url``) or a BrowserGym task.
+
+    ``more_urls`` are opened in further tabs; ``images`` are addresses of pictures that belong to the goal; a host in
+    ``hosts`` is reached at its "ADDRESS:PORT".
+    """
 
     goal: str
     url: str
+    more_urls: list[str]
+    images: list[str]
+    logins: list[Login]
     browsergym: str
     seed: int
     viewport: dict[str, int]
