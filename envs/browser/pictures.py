@@ -13,7 +13,8 @@ MAX_BOXES = 300
 
 PICTURES = """limit => [...document.images].filter(image => {
     const box = image.getBoundingClientRect();
-    return box.width >= 16 && box.height >= 16 && getComputedStyle(image).visibility === 'visible';
+    const broken = image.complete && image.naturalWidth === 0;
+    return !broken && box.width >= 16 && box.height >= 16 && getComputedStyle(image).visibility === 'visible';
   }).slice(0, limit).map(image => ({
     src: image.currentSrc || image.src,
     alt: image.alt.trim(),

@@ -95,7 +95,8 @@ class Scoring:
         except Error as error:
             raise ProbeError(f"{url} cannot be opened ({_first_line(error)})") from error
         with contextlib.suppress(Error):  # a page that never falls silent is read as it is
-            tab.wait_for_load_state("networkidle", timeout=QUIET_TIMEOUT)
+            if tab.evaluate("() => document.scripts.length"):
+                tab.wait_for_load_state("networkidle", timeout=QUIET_TIMEOUT)
         self._shown = url
         return tab
 
