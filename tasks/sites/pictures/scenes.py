@@ -47,8 +47,8 @@ def _ground(draw: ImageDraw.ImageDraw, size: tuple[int, int], top: float, colour
 def _sky(image: Image.Image, time: str) -> ImageDraw.ImageDraw:
     draw = ImageDraw.Draw(image)
     (width, height), (above, below) = image.size, SKIES[time]
-    for y in range(0, height, 2):
-        draw.rectangle([0, y, width, y + 1], fill=mix(above, below, y / height))
+    for row in range(0, height, 2):
+        draw.rectangle([0, row, width, row + 1], fill=mix(above, below, row / height))
     disc: RGB = {"day": (255, 240, 190), "sunset": (255, 214, 140), "night": (238, 238, 224)}[time]
     x, y = {"day": (0.82, 0.18), "sunset": (0.7, 0.48), "night": (0.2, 0.2)}[time]
     radius = width * 0.06

@@ -146,7 +146,7 @@ def _pinned(db: sqlite3.Connection, dice: random.Random) -> None:
         topic, post = TOPICS[board - 1], POSTS + board
         body = (
             f"Welcome to {topic.name}. {topic.rule}\nNew here? Put the board word {code} at the end of your first "
-            f"post, so that we see that you have read this.\nThe monthly meeting is on the {dice.randrange(4, 28)}th in "
+            f"post, so that we see that you have read this.\nThe monthly meeting is on day {dice.randrange(4, 28)} in "
             f"{dice.choice(words.TOWNS)}; questions go to the keeper of the board."
         )
         keeper = db.execute("SELECT keeper_id FROM fo_board WHERE id = ?", (board,)).fetchone()["keeper_id"]

@@ -12,16 +12,16 @@ from tasks.sites.seed.kinds import COLOURS, KINDS, Kind
 PRODUCTS = 320
 ACCOUNT = "mira.holt"
 _LIKED = (
-    "{aspect} is better than on the one it replaces", "{aspect} is just right", "{aspect} still looks new",
-    "I did not expect {aspect} to be this good at ${price}", "{aspect} alone is worth the money",
-    "everyone who visits asks about {aspect}", "{aspect} has survived {person} and two house moves",
+    "I have nothing to say against {aspect}", "I like {aspect} more every week", "{person} praised {aspect} at once",
+    "I did not expect to like {aspect} this much at ${price}", "I would pay ${price} for {aspect} alone",
+    "everyone who visits asks about {aspect}", "after {number} months I still enjoy {aspect}",
 )  # fmt: skip
 _MIXED = (
-    "{aspect} could be better", "{aspect} took some getting used to", "{aspect} is fine, no more",
-    "{aspect} differs a little from the picture", "I had hoped that {aspect} would be sturdier",
+    "{aspect} could be better", "it took me {number} days to get used to {aspect}", "about {aspect}: fine, no more",
+    "I had hoped for more from {aspect}", "{person} did not mind {aspect}, but I did",
 )  # fmt: skip
 _DISLIKED = (
-    "{aspect} failed after {number} weeks", "{aspect} arrived scratched", "{aspect} is not what the page promises",
+    "{aspect} failed after {number} weeks", "{aspect} arrived scratched", "I cannot recommend {aspect}",
     "{aspect} came loose in {month}", "I sent it back because of {aspect}",
 )  # fmt: skip
 _SETTING = (
