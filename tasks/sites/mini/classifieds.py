@@ -58,7 +58,8 @@ def drafts(db: sqlite3.Connection) -> Drafts:
 def _questions(d: Drafts) -> None:
     ad = d.pick("ad", AD)
     d.add(
-        101, 'What is the telephone number of the seller of "{{title}}"?', {"title": ad["title"]}, includes=[ad["phone"]]
+        101, 'What is the telephone number of the seller of "{{title}}"?', {"title": ad["title"]},
+        includes=[ad["phone"]]
     )  # fmt: skip
     for category in ("Electronics", "Garden"):
         town, low = _cheapest(d, category)
@@ -71,7 +72,8 @@ def _questions(d: Drafts) -> None:
     lowest = re.search(r"\$(\d+)", reply)
     assert lowest is not None
     d.add(
-        103, 'What is the lowest price that the seller of "{{title}}" would accept, according to the answers below the ad?',
+        103,
+        'What is the lowest price that the seller of "{{title}}" would accept, according to the answers below the ad?',
         {"title": talk["title"]}, includes=[_dollars(int(lowest[1]))], level=(1, 0),
     )  # fmt: skip
     for _ in range(2):
@@ -96,10 +98,12 @@ def _messages(d: Drafts) -> None:
         first = d.pick("ad", AD)
         town, low = _cheapest(d, category)
         d.add(
-            106, "You are looking at an ad; remember its reference. Write to the seller of the cheapest ad in the category "
+            106,
+            "You are looking at an ad; remember its reference. Write to the seller of the cheapest ad in the category "
             '{{category}} in {{town}}: "I also asked about REFERENCE", with that reference.',
             {"category": category, "town": town}, start=f"/ad/{first['id']}", login=True, level=(2, 0),
-            carries="the reference of the first page's ad", looks=_sent(low["username"], f"I also asked about {first['ref']}"),
+            carries="the reference of the first page's ad",
+            looks=_sent(low["username"], f"I also asked about {first['ref']}"),
         )  # fmt: skip
     for sender, thing, pattern in (
         (2, "gate code", r"gate code is (\d+)"), (4, "platform number", r"platform (\d+)"),
@@ -111,7 +115,8 @@ def _messages(d: Drafts) -> None:
         assert found is not None
         ad = d.pick("ad", AD + " AND u.id NOT IN (SELECT sender_id FROM cl_message)")
         d.add(
-            107, 'Member {{sender}} has sent me a message that names a {{thing}}. Write to the seller of "{{title}}": "The '
+            107,
+            'Member {{sender}} has sent me a message that names a {{thing}}. Write to the seller of "{{title}}": "The '
             'number is NUMBER", with that number.',
             {"sender": mail["username"], "thing": thing, "title": ad["title"]}, login=True, level=(2, 0),
             carries=f"the {thing} in a message", looks=_sent(ad["username"], f"The number is {found[1]}"),
@@ -120,14 +125,16 @@ def _messages(d: Drafts) -> None:
     d.add(
         108, 'Ask in public, below the ad with the reference {{reference}}: "{{text}}"',
         {"reference": ad["ref"], "text": text}, login=True,
-        looks=[(f"/ad/{ad['id']}", text_of("#questions article:nth-last-of-type(1)"), {"must_include": ["mira.holt", text]})],
+        looks=[(f"/ad/{ad['id']}", text_of("#questions article:nth-last-of-type(1)"),
+        {"must_include": ["mira.holt", text]})],
     )  # fmt: skip
 
 
 def _own_ads(d: Drafts) -> None:
     code = d.one("SELECT value FROM meta WHERE key = 'market_code'")["value"]
     form = {
-        "title": "Grey wall clock, runs well", "category": "Home", "price": "25", "condition": "Good", "town": "Dunmere",
+        "title": "Grey wall clock, runs well", "category": "Home", "price": "25", "condition": "Good",
+        "town": "Dunmere",
         "handover": "Pickup only", "kind": "clock", "colour": "grey", "text": "It has hung in our kitchen for years.",
     }  # fmt: skip
     details = (
@@ -145,7 +152,8 @@ def _own_ads(d: Drafts) -> None:
     stall = form | {"title": "Sharing a stall at the market", "category": "Outdoors", "kind": "tent", "price": "5"}
     stall.pop("text")
     d.add(
-        110, f'Place an ad: {details}. The description has to be "Stall code CODE", with the code for a free stall that '
+        110,
+        f'Place an ad: {details}. The description has to be "Stall code CODE", with the code for a free stall that '
         "the front page tells.",
         stall, login=True, level=(2, 0), carries="the stall code on the front page",
         looks=[("/ad/341", text_of("h1"), {"exact_match": stall["title"]}),
@@ -179,9 +187,10 @@ def _drawn(d: Drafts, number: int) -> list[sqlite3.Row]:
     """Advertisements that share a picture: the only ones with it, no two at one price or of one kind elsewhere."""
     marks = ",".join("?" * len(DRAWN))
     found = d.pick(
-        "picture", f"SELECT picture, kind, colour, COUNT(*) AS n, COUNT(DISTINCT price) AS prices, COUNT(DISTINCT town) AS "
-        f"towns FROM cl_ad WHERE kind IN ({marks}) GROUP BY kind, colour HAVING COUNT(DISTINCT picture) = 1 AND n = ? AND "
-        "prices = n AND towns = n AND MIN(seller_id) > 1", *DRAWN, number, key="picture",
+        "picture",
+        f"SELECT picture, kind, colour, COUNT(*) AS n, COUNT(DISTINCT price) AS prices, COUNT(DISTINCT town) AS "
+        f"towns FROM cl_ad WHERE kind IN ({marks}) GROUP BY kind, colour HAVING COUNT(DISTINCT picture) = 1 AND n = ? "
+        "AND prices = n AND towns = n AND MIN(seller_id) > 1", *DRAWN, number, key="picture",
     )  # fmt: skip
     return d.rows(f"{AD} AND picture = ? ORDER BY price", found["picture"])
 

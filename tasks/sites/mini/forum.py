@@ -83,18 +83,20 @@ def _questions(d: Drafts) -> None:
         ranked = sorted(boards, key=lambda board: -board["members"])
         names = ", ".join(board["name"] for board in boards[:-1]) + " or " + boards[-1]["name"]
         d.add(
-            304, "Which of these boards has the most members: {{boards}}? Answer with its name only.", {"boards": names},
+            304, "Which of these boards has the most members: {{boards}}? Answer with its name only.",
+            {"boards": names},
             includes=[ranked[0]["name"]], excludes=[board["name"] for board in ranked[1:]], level=(2, 0),
             carries="the members of each board",
         )  # fmt: skip
     post = d.pick("post", POST + " AND n > 100")
     first, second = d.rows(
-        "SELECT c.*, u.username FROM fo_comment c JOIN fo_user u ON u.id = c.author_id WHERE post_id = ? AND parent_id IS "
-        "NULL ORDER BY score DESC LIMIT 2", post["id"],
+        "SELECT c.*, u.username FROM fo_comment c JOIN fo_user u ON u.id = c.author_id WHERE post_id = ? AND "
+        "parent_id IS NULL ORDER BY score DESC LIMIT 2", post["id"],
     )  # fmt: skip
     assert first["score"] > second["score"]
     d.add(
-        305, "You are looking at a long thread. Who wrote the comment with the most votes among those that answer the post "
+        305,
+        "You are looking at a long thread. Who wrote the comment with the most votes among those that answer the post "
         "itself? Answer with the user name.",
         {}, start=f"/post/{post['id']}", includes=[first["username"]], level=(2, 1),
     )  # fmt: skip
@@ -116,7 +118,8 @@ def _writing(d: Drafts) -> None:
         board = d.pick("word boards", BOARD)
         word = d.one("SELECT value FROM meta WHERE key = ?", f"board_word_{board['id']}")["value"]
         d.add(
-            307, 'Write a post on the board {{board}} with the title "{{title}}". Its text is "{{text}}", followed by the '
+            307,
+            'Write a post on the board {{board}} with the title "{{title}}". Its text is "{{text}}", followed by the '
             "board word that the pinned post of that board asks for.",
             {"board": board["name"], "title": title, "text": text}, login=True, level=(2, 0),
             carries="the board word in the pinned post", looks=_posted(board["name"], title, text, word),
@@ -129,9 +132,11 @@ def _writing(d: Drafts) -> None:
     for _ in range(2):
         post, board = d.pick("post", SEARCHABLE), d.pick("keeper boards", BOARD)
         d.add(
-            309, 'Find out who keeps the board {{board}}. Then comment on the post "{{title}}": "You should ask NAME", with '
+            309,
+            'Find out who keeps the board {{board}}. Then comment on the post "{{title}}": "You should ask NAME", with '
             "the user name of the keeper.",
-            {"board": board["name"], "title": post["title"]}, login=True, level=(2, 0), carries="the keeper's user name",
+            {"board": board["name"], "title": post["title"]}, login=True, level=(2, 0),
+            carries="the keeper's user name",
             looks=_commented(post["id"], f"You should ask {board['keeper']}"),
         )  # fmt: skip
     board = d.pick("vote boards", BOARD)
@@ -162,7 +167,8 @@ def _messages(d: Drafts) -> None:
         d.add(
             313, 'How many votes does the post "{{a}}" have? Write to the author of the post "{{b}}", with the subject '
             '"Votes" and the text "It has NUMBER votes".',
-            {"a": first["title"], "b": second["title"]}, login=True, level=(2, 0), carries="the votes of the first post",
+            {"a": first["title"], "b": second["title"]}, login=True, level=(2, 0),
+            carries="the votes of the first post",
             looks=[("/sent", text_of("#mail tbody tr"),
                     {"must_include": [second["username"], f"It has {first['score']} votes"]})],
         )  # fmt: skip
@@ -171,7 +177,8 @@ def _messages(d: Drafts) -> None:
     assert found is not None
     post = d.pick("post", SEARCHABLE)
     d.add(
-        314, "{{sender}} has sent me a message about a key. Write to the author of the post \"{{title}}\", with the subject "
+        314,
+        "{{sender}} has sent me a message about a key. Write to the author of the post \"{{title}}\", with the subject "
         '"Key" and the text "Look behind board number NUMBER", with the number in the message.',
         {"sender": mail["username"], "title": post["title"]}, login=True, level=(2, 0),
         carries="the number in a message",
@@ -192,7 +199,9 @@ def _pictures(d: Drafts) -> None:
     for _ in range(2):
         post = _shown(d)
         d.add(
-            320, "One post on the board {{board}} has the same picture as this task. Who wrote it? Answer with the user name.",
+            320,
+            "One post on the board {{board}} has the same picture as this task. Who wrote it? Answer with the user "
+            "name.",
             {"board": post["board"]}, images=[post["picture"]], includes=[post["username"]], level=(0, 1),
         )  # fmt: skip
     for _ in range(2):

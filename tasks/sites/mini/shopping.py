@@ -113,7 +113,8 @@ def _orders(d: Drafts) -> None:
     for _ in range(2):
         item, other = d.pick("product", PRODUCT), d.pick("product", PRODUCT)
         d.add(
-            208, "You are looking at a product. Do not order it, but remember its article number: order one {{product}} "
+            208,
+            "You are looking at a product. Do not order it, but remember its article number: order one {{product}} "
             "with Pickup, and write that article number into the note for the parcel.",
             {"product": item["name"]}, start=f"/product/{other['id']}", login=True, level=(2, 0),
             carries="the article number of the first page's product",
@@ -155,7 +156,8 @@ def _letters(d: Drafts) -> None:
     )  # fmt: skip
     item = d.pick("product", PRODUCT)
     d.add(
-        213, 'Write to the shop with the topic {{topic}}, without an order number. The letter has to say "Article number '
+        213,
+        'Write to the shop with the topic {{topic}}, without an order number. The letter has to say "Article number '
         'NUMBER, made in COUNTRY", with the number and the country of the {{product}}.',
         {"topic": "Warranty", "product": item["name"]}, login=True, level=(2, 0),
         carries="the article number and the country of a product",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 from tasks.sites.oracle.hand import Hand, Lines, Read, Script, Step, Stuck, link
 
@@ -34,7 +35,7 @@ def _posts(hand: Hand, sort: str = "") -> Lines:
 def _title(lines: list[str]) -> tuple[str, int]:
     """The first post that is not pinned: its title and how many comments it has."""
     pinned = False
-    for line, below in zip(lines, lines[1:], strict=False):
+    for line, below in pairwise(lines):
         pinned = pinned or line == "Pinned"
         if link(line) and (state := STATE.match(below)):
             if not pinned:
@@ -190,7 +191,7 @@ def message_votes(hand: Hand, values: Values) -> Script:
     """Read the votes of a post, write them to the author of another."""
     yield from hand.search(BOX, values["a"])
     lines = yield from _posts(hand)
-    state = next(STATE.match(below) for line, below in zip(lines, lines[1:], strict=False) if link(line) == values["a"])
+    state = next(STATE.match(below) for line, below in pairwise(lines) if link(line) == values["a"])
     if state is None:
         raise Stuck(f"{values['a']!r} has no votes")
     yield from _open(hand, values["b"])
