@@ -56,7 +56,8 @@ class KV(Record):
 
 class Seconds(Record):
     """Wall time by part: ``prefill``, ``decode``, ``manage``, ``recall`` and ``look`` of the session, ``env`` in the
-    environment, ``load`` of the model (not part of ``total``), ``total`` of the episode."""
+    environment, ``total`` of the episode. Not part of ``total``: ``load`` of the model, and ``wait`` for a model that
+    other episodes were using."""
 
     prefill: float = 0.0
     decode: float = 0.0
@@ -65,6 +66,7 @@ class Seconds(Record):
     look: float = 0.0
     env: float = 0.0
     load: float = 0.0
+    wait: float = 0.0
     total: float = 0.0
 
 
@@ -128,7 +130,8 @@ class ActionRecord(Record):
 class StepLine(Record):
     """One line of ``steps.jsonl``: a turn from the page it saw to what its actions did.
 
-    ``complete`` is False for a turn that was cut short. Bytes and token counts: at the turn's end.
+    ``complete`` is False for a turn that was cut short. Bytes and token counts: at the turn's end. ``prompt_tokens`` are
+    those of the turn's message, ``first_token_seconds`` run from there to the first sampled token.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -142,6 +145,8 @@ class StepLine(Record):
     parse_error: str | None = None
     actions: list[ActionRecord] = Field(default_factory=list)
     complete: bool = True
+    prompt_tokens: int = 0
+    first_token_seconds: float | None = None
     new_tokens: int = 0
     confidence_mean: float | None = None
     tokens_seen: int = 0
