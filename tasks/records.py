@@ -130,8 +130,8 @@ class ActionRecord(Record):
 class StepLine(Record):
     """One line of ``steps.jsonl``: a turn from the page it saw to what its actions did.
 
-    ``complete`` is False for a turn that was cut short. Bytes and token counts: at the turn's end. ``prompt_tokens`` are
-    those of the turn's message, ``first_token_seconds`` run from there to the first sampled token.
+    ``complete`` is False for a turn that was cut short. Bytes and token counts: at the turn's end. ``prompt_tokens``
+    are the turn's message's, ``first_token_seconds`` run from feeding it to the first sampled token.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -190,7 +190,7 @@ def read_steps(folder: Path) -> list[StepLine]:
     """The turns of a run's folder, in order; a last line cut by a kill is left out."""
     text = (folder / STEPS_FILE).read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
-    return [StepLine.model_validate_json(line) for line in whole.splitlines() if line.strip()]
+    return [StepLine.model_validate_json(line) for line in whole.split("\n") if line.strip()]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
