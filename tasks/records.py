@@ -48,6 +48,11 @@ class KV(Record):
     recalled: int = 0
     looks: int = 0
 
+    @classmethod
+    def of(cls, stats: Any) -> KV:
+        """From a session's statistics."""
+        return cls(**{name: getattr(stats, name) for name in cls.model_fields})
+
     @property
     def peak_ratio(self) -> float | None:
         """How many times more full KV would have held than this cache at its peak; None before any token."""
@@ -68,6 +73,12 @@ class Seconds(Record):
     load: float = 0.0
     wait: float = 0.0
     total: float = 0.0
+
+    @classmethod
+    def of(cls, stats: Any, **others: float) -> Seconds:
+        """The session's parts from its statistics, the others as given."""
+        parts = ("prefill", "decode", "manage", "recall", "look")
+        return cls(**{part: float(stats.seconds.get(part, 0.0)) for part in parts}, **others)
 
 
 class Settings(Record):

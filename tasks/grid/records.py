@@ -52,7 +52,9 @@ class Key(Record):
     @property
     def label(self) -> str:
         """How a person names it."""
-        cache = [] if self.policy == NO_CACHE else [self.policy] + (["reprefill"] if self.history != "persistent" else [])
+        cache = (
+            [] if self.policy == NO_CACHE else [self.policy] + (["reprefill"] if self.history != "persistent" else [])
+        )
         who = self.model if self.model != NO_CACHE else self.agent
         return " · ".join([self.task, who, *cache, f"seed {self.seed}"])
 
