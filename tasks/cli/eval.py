@@ -100,7 +100,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """Play every task of a suite under every policy, and compare success, bytes and time."""
-    from tasks.grid.report import table
+    from tasks.grid.report import show
     from tasks.grid.run import Options, prepare, run
 
     if agent != "model" and (policies or model or history):
@@ -139,9 +139,7 @@ def evaluate(
     if json:
         print(summary.model_dump_json(), flush=True)
         return
-    from rich.console import Console
-
-    Console().print(table(summary))
+    show(summary)
     print(f"files: {plan.out} (report.html, summary.json, results.jsonl, traces/)", flush=True)
 
 

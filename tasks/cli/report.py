@@ -13,13 +13,11 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object instead of a table.")] = False,
 ) -> None:
     """Write summary.json and report.html of a grid from its results.jsonl, and print the table."""
-    from tasks.grid.report import rebuild, table
+    from tasks.grid.report import rebuild, show
 
     summary = rebuild(folder)
     if json:
         print(summary.model_dump_json(), flush=True)
         return
-    from rich.console import Console
-
-    Console().print(table(summary))
+    show(summary)
     print(f"files: {folder} (report.html, summary.json)", flush=True)

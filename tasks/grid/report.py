@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def page(out: Path, summary: Summary, lines: Sequence[Line]) -> str:
         groups=groups,
         has_model=summary.agent == "model",
         late=LATE,
+        hosts=any(group.host_bytes for group in summary.groups),
         charts=charts(summary),
         crashes=CRASHES,
         sites=_keys(group.by_site for group in summary.groups),
@@ -138,23 +140,38 @@ def _files(out: Path, line: Line) -> list[tuple[str, str]]:
     return [(f"{line.trace}/{file}", word) for file, word in TRACE_FILES if (out / line.trace / file).exists()]
 
 
-def table(summary: Summary) -> Any:
-    """The groups as a rich table."""
+def table(summary: Summary, width: int) -> Any:
+    """The groups as a rich table that fits ``width`` characters: where there is little room, less is told."""
+    from rich import box
     from rich.table import Table
 
-    found = Table(title=f"{summary.suite}: {summary.played} of {summary.planned} episodes", title_justify="left")
-    model = summary.agent == "model"
-    columns = ["policy" if model else "agent", "success (95%)"]
-    columns += ["against full", "peak KV", "mean KV", "full KV", "tokens"] if model else []
-    columns += ["turns", "seconds"] + (["first token"] if model else []) + ["broke"]
-    for number, column in enumerate(columns):
-        found.add_column(column, justify="right" if number else "left", no_wrap=number == 0)
+    title = f"{summary.suite}: {summary.played} of {summary.planned} episodes"
+    found = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    model, roomy = summary.agent == "model", width >= 116
+    told: list[tuple[str, Callable[[Group], str], bool]] = [
+        ("policy" if model else "agent", lambda g: name(g, summary), True),
+        ("solved", lambda g: f"{g.success.solved} of {g.success.episodes}", True),
+        ("95%", lambda g: f"{g.success.interval.low:.0%}-{g.success.interval.high:.0%}", True),
+        ("against full", against, model and roomy),
+        ("peak KV", lambda g: megabytes(g.peak_bytes), model),
+        ("mean KV", lambda g: megabytes(g.mean_bytes), model and roomy),
+        ("tokens", lambda g: f"{g.tokens:,.0f}", model and roomy),
+        ("turns", lambda g: f"{g.turns:.1f}", not model or roomy),
+        ("seconds", lambda g: f"{g.seconds:.1f}", True),
+        ("first token", lambda g: seconds(g.first_token_seconds), model),
+        ("broke", lambda g: str(g.crashed), True),
+    ]
+    shown = [(column, text) for column, text, wanted in told if wanted]
+    for number, (column, _) in enumerate(shown):
+        found.add_column(column, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
     for group in summary.groups:
-        row = [name(group, summary), share(group.success)]
-        if model:
-            held = [megabytes(b) for b in (group.peak_bytes, group.mean_bytes, group.full_bytes)]
-            row += [against(group), *held, f"{group.tokens:,.0f}"]
-        row += [f"{group.turns:.1f}", f"{group.seconds:.1f}"]
-        row += [seconds(group.first_token_seconds)] if model else []
-        found.add_row(*row, str(group.crashed))
+        found.add_row(*(text(group) for _, text in shown))
     return found
+
+
+def show(summary: Summary) -> None:
+    """Print the table on stdout."""
+    from rich.console import Console
+
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console.print(table(summary, console.width), highlight=False)

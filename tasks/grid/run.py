@@ -112,9 +112,6 @@ def prepare(options: Options) -> Plan:
     check_out(out, settings, options.resume)
     if options.agent == "oracle" and (missing := [t.id for t in chosen if played.oracle(t.id, 0) is None]):
         raise TaskError(f"{missing[0]} has no oracle; use --agent model, noop or random")
-    from envs.chromium import find_chromium
-
-    find_chromium()
     if not scripted:
         from confkv.models import resolve
         from tasks.live import fetch_progress

@@ -29,7 +29,7 @@ class Suite(Protocol):
         """All tasks, in the suite's order.
 
         Raises:
-            an exception with ``user_facing`` set: what the suite needs is not installed or does not answer.
+            an exception with ``user_facing`` set: what the suite needs (a browser, sites) is not there.
         """
 
     def make_env(
@@ -62,8 +62,10 @@ class ResolvedSuite:
     def tasks(self) -> Sequence[TaskInfo]:
         """See :class:`Suite`."""
         from envs.browsergym_task import list_ids
+        from envs.chromium import find_chromium
         from tasks.resolve import list_tasks
 
+        find_chromium()
         if self.name == "miniwob":
             list_ids("miniwob")  # says what to install where it is missing
         return [self._describe(name) for name, _ in list_tasks() if name.startswith(self.name + "/")]
