@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,6 +42,8 @@ class Pool:
         self._on_line, self._on_begin = on_line, on_begin
         self._failure: Exception | None = None
         self._left: deque[tuple[Key, TaskInfo]] = deque()
+        # Events, as an interrupted Thread.join() of Python 3.11 takes a thread that runs for one that has ended.
+        self._ended = [threading.Event() for _ in players]
 
     def run(self, episodes: Iterable[tuple[Key, TaskInfo]]) -> None:
         """Play them all.
@@ -57,9 +60,9 @@ class Pool:
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(0.2)
+            for ended in self._ended:
+                while not ended.wait(0.2):
+                    continue
         except KeyboardInterrupt:
             with handled(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 self._end(threads)
@@ -68,6 +71,12 @@ class Pool:
             raise self._failure
 
     def _work(self, number: int, player: Player) -> None:
+        try:
+            self._play(number, player)
+        finally:
+            self._ended[number].set()
+
+    def _play(self, number: int, player: Player) -> None:
         while not self._stop.is_set():
             try:
                 key, task = self._left.popleft()
@@ -85,14 +94,14 @@ class Pool:
     def _end(self, threads: list[threading.Thread]) -> None:
         """Wait for the threads; a browser that keeps one waiting is killed."""
         self._stop.set()
-        waited = 0.0
-        while any(thread.is_alive() for thread in threads) and waited < LAST:
-            for thread in threads:
-                thread.join(0.1)
-                waited += 0.1
-            if waited >= PATIENCE:
-                for player in self._players:
-                    _kill(player.env)
+        begun = time.monotonic()
+        for thread, ended in zip(threads, self._ended, strict=True):
+            if thread.ident is None:
+                continue  # Ctrl-C came before it was started
+            while not ended.wait(0.2) and time.monotonic() - begun < LAST:
+                if time.monotonic() - begun >= PATIENCE:
+                    for player in self._players:
+                        _kill(player.env)
 
 
 def _kill(env: Any) -> None:
