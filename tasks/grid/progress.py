@@ -8,6 +8,7 @@ import time
 from typing import Any, TextIO
 
 from tasks.grid.records import Key, Line
+from tasks.live import megabytes
 
 
 def spoken(seconds: float) -> str:
@@ -23,7 +24,7 @@ def outcome(line: Line) -> str:
     verdict = "success" if line.success else f"no success ({line.reason})"
     told = [f"{verdict}, {line.turns} turns, {line.seconds.total:.1f} s"]
     if line.kv.peak_bytes:
-        told.append(f"peak KV {line.kv.peak_bytes / 1e6:.1f} MB")
+        told.append(f"peak KV {megabytes(line.kv.peak_bytes)}")
     if line.error:
         told.append(" ".join(line.error.split())[:160])
     return "; ".join(told)

@@ -148,7 +148,7 @@ class GridSettings(Record):
     device: str
     chunk: int
 
-    def keys(self) -> list[Key]:
+    def episodes(self) -> list[Key]:
         """Every episode, in the order of play: what is compared is played close together."""
         return [
             Key(

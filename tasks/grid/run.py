@@ -181,7 +181,7 @@ def run(plan: Plan, *, plain: bool = False) -> Summary:
     """
     settings, options = plan.settings, plan.options
     with open_grid(plan.out, settings, options.resume) as log, off_the_terminal():
-        keys = settings.keys()
+        keys = settings.episodes()
         left = [key for key in keys if key.id not in log.lines]
         progress = GridProgress(len(keys), len(keys) - len(left), options.workers, plain=plain)
         try:

@@ -90,7 +90,7 @@ class Summary(Record):
 
 def summarise(settings: GridSettings, lines: Iterable[Line]) -> Summary:
     """Sum up; groups stand in the order in which they were asked for."""
-    order = {key.id: number for number, key in enumerate(settings.keys())}
+    order = {key.id: number for number, key in enumerate(settings.episodes())}
     known = sorted((line for line in lines if line.key.id in order), key=lambda line: order[line.key.id])
     grouped: dict[tuple[str, str, str], list[Line]] = {
         (model, policy, history): []
