@@ -64,7 +64,10 @@ class TurnRecord:
 
 @dataclass
 class EpisodeResult:
-    """How an episode ended; ``error`` is one line when ``stop_reason`` is "error"."""
+    """How an episode ended; ``error`` is one line when ``stop_reason`` is "error".
+
+    ``score_reason`` says why the reward is what it is, where an environment scored at the end and tells.
+    """
 
     success: bool = False
     reward: float = 0.0
@@ -74,6 +77,7 @@ class EpisodeResult:
     answer: str | None = None
     error: str | None = None
     goal: str = ""
+    score_reason: str = ""
 
     @property
     def turns(self) -> int:

@@ -228,6 +228,7 @@ class _Run:
             stop_reason=stop_reason,
             error=error,
             answer=result.answer if result is not None else None,
+            score_reason=self.env.score_reason,
             turns=int(result.turns) if result is not None else self.writer.turns if self.writer else 0,
             actions=self.writer.actions if self.writer else 0,
             settings=Settings(
@@ -297,6 +298,8 @@ def summary(episode: Episode) -> str:
     if kv.host_bytes:
         text = f"{kv.recalls:,} recalls, {kv.looks:,} second looks; archive {megabytes(kv.host_bytes)} of host memory"
         rows.insert(4, ("recall", text))
+    if episode.score_reason:
+        rows.insert(1, ("scored", " ".join(episode.score_reason.split())[:200]))
     if episode.answer is not None:
         rows.insert(1, ("answer", " ".join(episode.answer.split())[:200]))
     if episode.error:

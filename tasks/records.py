@@ -110,6 +110,7 @@ class Episode(Record):
     stop_reason: str
     error: str | None = None
     answer: str | None = None
+    score_reason: str = ""
     turns: int = 0
     actions: int = 0
     tokens_seen: int = 0
