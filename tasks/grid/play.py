@@ -156,6 +156,7 @@ class _Episode:
             temperature=limits.temperature,
             on_event=self._event,
             clock=self.meter.clock,
+            max_repeats=player.suite.max_repeats,
         )
 
     def _scripted(self) -> ScriptedAgent:
@@ -213,6 +214,7 @@ class _Episode:
             raw_reward=result.raw_reward,
             reason=reason,
             error=result.error,
+            score_reason=result.score_reason,
             answer=result.answer,
             turns=result.turns,
             actions=self.steps.actions if self.steps is not None else 0,
@@ -246,6 +248,7 @@ class _Episode:
             raw_reward=line.raw_reward,
             stop_reason=line.reason,
             error=line.error,
+            score_reason=line.score_reason,
             answer=line.answer,
             turns=line.turns,
             actions=line.actions,

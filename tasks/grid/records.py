@@ -92,6 +92,7 @@ class Line(Key):
         site, difficulty: of the task, "" where the suite tells none.
         reason: why it ended: the loop's stop reason, or one of ``CRASHES``.
         error: one line about what broke, None otherwise.
+        score_reason: why the reward is what it is, where the suite tells.
         turns, actions: how many were begun.
         tokens: of the conversation; ``prefilled``: fed, which with re-prefilling is far more; ``decoded``: sampled.
         per_turn: a record a turn.
@@ -106,6 +107,7 @@ class Line(Key):
     raw_reward: float = 0.0
     reason: str
     error: str | None = None
+    score_reason: str = ""
     answer: str | None = None
     turns: int = 0
     actions: int = 0

@@ -35,15 +35,15 @@ def play(
 ) -> EpisodeResult:
     """Play one episode. An error of the environment's reset is raised; a later one is in the result.
 
-    ``env.finish`` is called once at the end where the environment has it, with the answer if there is one.
+    ``env.finish`` is asked once at the end, with the answer if there is one.
     """
     result = EpisodeResult()
     obs, _ = env.reset(seed=seed)
     result.goal = str(obs["goal"])
     try:
         result.stop_reason = _turns(env, agent, obs, result, max_turns, on_event, clock)
-        if result.stop_reason != "error" and (finish := getattr(env, "finish", None)) is not None:
-            raw, _ = finish(result.answer)
+        if result.stop_reason != "error":
+            raw, result.score_reason = env.finish(result.answer)
             result.raw_reward, result.reward, result.success = float(raw), float(raw == 1), raw == 1
     except Exception as error:
         _log.exception("the episode failed")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agent.loop import MAX_USELESS
 from tasks.errors import TaskError
 from tasks.grid.agents import ScriptedAgent
 
@@ -21,9 +22,13 @@ class TaskInfo:
 
 
 class Suite(Protocol):
-    """Tasks that are played and scored in one way. Used from several threads at a time."""
+    """Tasks that are played and scored in one way. Used from several threads at a time.
+
+    ``max_repeats`` is how often the same actions of a model may be without effect on one page.
+    """
 
     name: str
+    max_repeats: int
 
     def tasks(self) -> Sequence[TaskInfo]:
         """All tasks, in the suite's order.
@@ -50,6 +55,8 @@ class Suite(Protocol):
 
 class ResolvedSuite:
     """Tasks that ``confkv run --task`` knows by ids that begin with ``NAME/``."""
+
+    max_repeats = MAX_USELESS
 
     def __init__(
         self,
@@ -97,7 +104,11 @@ def _miniwob() -> Suite:
 
 
 #: name -> what makes it: a function, or "module:function" for one that is imported when it is asked for.
-SUITES: dict[str, Callable[[], Suite] | str] = {"demo": _demo, "miniwob": _miniwob}
+SUITES: dict[str, Callable[[], Suite] | str] = {
+    "demo": _demo,
+    "miniwob": _miniwob,
+    "visualwebarena": "tasks.grid.vwa:official",
+}
 
 
 def suite(name: str) -> Suite:

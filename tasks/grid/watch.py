@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -22,17 +22,6 @@ class WatchedEnv(RecordedEnv):
         super().__init__(env, folder)
         self._stop = stop
         self.crash: str | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        return self._scored(found) if name == "finish" else found
-
-    def _scored(self, finish: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*arguments: Any) -> Any:
-            with self._watched("env_error"):
-                return finish(*arguments)
-
-        return watched
 
     @contextmanager
     def _watched(self, crash: str) -> Iterator[None]:
@@ -56,6 +45,11 @@ class WatchedEnv(RecordedEnv):
         if found[4].get("worker_restarted"):
             self.crash = self.crash or "browser_lost"
         return found
+
+    def finish(self, answer: str | None) -> tuple[float, str]:
+        """The score at the end."""
+        with self._watched("env_error"):
+            return super().finish(answer)
 
 
 class WatchedAgent:

@@ -107,6 +107,7 @@ class FakeOracle:
 
 class FakeSuite:
     name = "fake"
+    max_repeats = 3
 
     def tasks(self) -> Sequence[TaskInfo]:
         return TASKS

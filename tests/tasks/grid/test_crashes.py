@@ -53,6 +53,7 @@ def test_a_crash_says_in_one_line_what_broke_and_the_trace_has_the_rest(play: An
 def test_an_environment_that_scores_at_the_end_is_asked_once(play: Any, fake_suite: Any) -> None:
     _, lines = play(tasks="fake/ok-3", seeds=2)
     assert [line.success for line in lines.values()] == [True, True]
+    assert [line.score_reason for line in lines.values()] == ["compared", "compared"]
     assert [env.answers for env in fake_suite.FakeEnv.opened] == [1, 1]
 
 

@@ -16,6 +16,8 @@ from tasks.grid.agents import NoopAgent, RandomAgent, element
 from tasks.grid.play import trace_name
 from tasks.grid.run import Options, choose, prepare
 from tasks.grid.suites import TaskInfo, suite
+from tasks.vwa.load import official_tasks
+from tasks.vwa.sites import VARIABLES
 
 PAGE = {
     "goal": "g",
@@ -133,6 +135,21 @@ def test_folders_have_names_of_their_own(fake_suite: Any, tmp_path: Path) -> Non
     names = [trace_name(key) for key in plan.settings.episodes()]
     assert len(set(names)) == len(names) == 27
     assert names[0].startswith("traces/fake-ok-1-none-s0-")
+
+
+class TestVisualWebArena:
+    def test_only_tasks_whose_sites_have_addresses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        official = official_tasks()
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(TaskError, match="no site of VisualWebArena has an address; export VWA_CLASSIFIEDS"):
+            suite("visualwebarena")
+        monkeypatch.setenv("VWA_REDDIT", "http://127.0.0.1:9")
+        found = suite("visualwebarena").tasks()
+        assert len(found) == sum(set(config.sites) == {"reddit"} for config in official) > 100
+        assert {task.site for task in found} == {"reddit"}
+        assert {task.difficulty for task in found} == {"easy", "medium", "hard"}
+        assert found[0].id.startswith("visualwebarena/")
 
 
 class TestAgents:
