@@ -95,6 +95,13 @@ def evaluate(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the grid in --out.")] = False,
     screenshots: Annotated[bool, typer.Option(help="Keep a screenshot of each action.")] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Play on a Ray cluster: HOST:PORT, auto, or local for one on this machine. Each worker loads a model.",
+        ),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as one JSON object; progress stays on stderr.")
     ] = False,
@@ -129,6 +136,7 @@ def evaluate(
                 out=out,
                 resume=resume,
                 screenshots=screenshots,
+                ray=ray,
             )
         )
         try:

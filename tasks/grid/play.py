@@ -43,6 +43,7 @@ class Player:
         out: the grid's folder.
         model: None for scripted agents.
         stop: set where the grid is to end: the episode under way is dropped.
+        home: where the records will be, for what they say of themselves; default: ``out``.
         on_turn: called as each turn begins, with its number.
     """
 
@@ -56,7 +57,9 @@ class Player:
         *,
         screenshots: bool = False,
         on_turn: Callable[[int], None] = lambda turn: None,
+        home: Path | None = None,
     ) -> None:
+        self.home = home or out
         self.suite, self.settings, self.out, self.model, self.stop = suite, settings, out, model, stop
         self.screenshots, self.on_turn = screenshots, on_turn
         self.tokenizer = model.tokenizer() if model is not None else None
@@ -269,7 +272,7 @@ class _Episode:
             versions=versions(),
             started_at=line.started_at,
             finished_at=line.finished_at,
-            out=str(self.player.out / line.trace),
+            out=str(self.player.home / line.trace),
         )
         try:
             if line.decoded:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,26 @@ def has_chromium() -> bool:
     return True
 
 
-def start(delay: float, *arguments: str | Path) -> subprocess.Popen[str]:
-    """``confkv eval`` in a process of its own; ``delay`` is what a step of the fake suite takes."""
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts ``confkv eval`` in a process of its own, which ends with the test at the latest."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(delay: float, *arguments: str | Path) -> subprocess.Popen[str]:
+        started.append(_start(delay, *arguments))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def _start(delay: float, *arguments: str | Path) -> subprocess.Popen[str]:
+    """``delay`` is what a step of the fake suite takes."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "kernels")])
     return subprocess.Popen(
         [sys.executable, str(FAKES), str(delay), "eval", *map(str, arguments)],
@@ -70,7 +89,7 @@ def outcomes(out: Path) -> list[Any]:
     return sorted(rows)
 
 
-def killed_and_resumed(whole: Path, broken: Path, kills: int, delay: float, arguments: list[str]) -> None:
+def killed_and_resumed(start: Start, whole: Path, broken: Path, kills: int, delay: float, arguments: list[str]) -> None:
     """Play ``arguments`` undisturbed in ``whole``, and in ``broken`` with kills; compare all that is left."""
     process = start(0.0, *arguments, "--out", whole)
     assert process.wait(timeout=600) == 0, process.communicate()
@@ -98,19 +117,20 @@ def killed_and_resumed(whole: Path, broken: Path, kills: int, delay: float, argu
     assert shares[0] == shares[1]
 
 
-def test_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
+def test_kills_lose_and_repeat_nothing(start: Start, tmp_path: Path) -> None:
     arguments = ["--suite", "fake", "--agent", "oracle", "--seeds", "10", "--workers", "2", "--tasks", "ok breaks"]
-    killed_and_resumed(tmp_path / "whole", tmp_path / "broken", 3, 0.08, arguments)
+    killed_and_resumed(start, tmp_path / "whole", tmp_path / "broken", 3, 0.08, arguments)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not has_chromium(), reason="no Chromium on this machine")
-def test_five_kills_with_a_real_browser(tmp_path: Path) -> None:
+def test_five_kills_with_a_real_browser(start: Start, tmp_path: Path) -> None:
     arguments = ["--suite", "demo", "--agent", "oracle", "--seeds", "30", "--workers", "2"]
-    killed_and_resumed(tmp_path / "whole", tmp_path / "broken", 5, 0.0, arguments)
+    killed_and_resumed(start, tmp_path / "whole", tmp_path / "broken", 5, 0.0, arguments)
 
 
-def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(start: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = [
         "--suite",
@@ -148,7 +168,7 @@ def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(tmp_path: Path
 
 
 @pytest.mark.skipif(not has_chromium(), reason="no Chromium on this machine")
-def test_sigterm_closes_the_browsers(tmp_path: Path) -> None:
+def test_sigterm_closes_the_browsers(start: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start(0.0, "--suite", "demo", "--agent", "oracle", "--seeds", "9", "--workers", "2", "--out", out)
     end = time.monotonic() + 60
