@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.bench.model import Model, load
 from tasks.errors import TaskError
 from tasks.grid.log import GridLog
 from tasks.grid.play import Player, trace_name
@@ -52,8 +53,9 @@ class RemotePlayer:
         model = self._model(asked.model)
         with tempfile.TemporaryDirectory(prefix="confkv-") as folder, off_the_terminal():
             out, stop = Path(folder), threading.Event()
-            told = {"screenshots": self._screenshots, "home": self._home}
-            player = Player(self._suite, self._settings, out, model, stop, **told)
+            player = Player(
+                self._suite, self._settings, out, model, stop, screenshots=self._screenshots, home=self._home
+            )
             line = player.play(asked, task)
             packed = io.BytesIO()
             with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -62,13 +64,13 @@ class RemotePlayer:
 
     def _model(self, name: str) -> SharedModel | None:
         if name not in self._models:
-            from tasks.bench.model import load
-
             self._models.clear()  # one model in memory at a time
-            settings = self._settings
-            options = {"dtype": settings.dtype, "device": settings.device, "chunk": settings.chunk}
-            self._models[name] = None if name == NO_CACHE else SharedModel(load(name, **options))
+            self._models[name] = None if name == NO_CACHE else SharedModel(self._load(name))
         return self._models[name]
+
+    def _load(self, name: str) -> Model:
+        settings = self._settings
+        return load(name, dtype=settings.dtype, device=settings.device, chunk=settings.chunk)
 
 
 def play_on_ray(plan: Plan, keys: list[Key], log: GridLog, progress: GridProgress) -> None:
