@@ -73,7 +73,8 @@ def check_out(out: Path, settings: GridSettings, resume: bool) -> None:
         TaskError: it cannot be written, holds something else, or a grid of other settings; says what to do.
     """
     check_folder(out)
-    there = [path for path in out.iterdir() if path.name != journal.LOCK_FILE] if out.exists() else []
+    # Hidden files are the lock, and what a kill left of a file that was being written.
+    there = [path for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
     if not there:
         return
     if not (out / GRID_FILE).exists():
@@ -98,4 +99,6 @@ def open_grid(out: Path, settings: GridSettings, resume: bool) -> Iterator[GridL
             write_atomically(out / GRID_FILE, (settings.model_dump_json(indent=1) + "\n").encode())
         for partial in (out / TRACES).glob(".*.partial"):
             shutil.rmtree(partial, ignore_errors=True)
+        for temporary in out.glob(".*.tmp"):
+            temporary.unlink(missing_ok=True)
         yield GridLog(out)

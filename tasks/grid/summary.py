@@ -45,6 +45,7 @@ class Group(Record):
         peak_bytes: the highest of all episodes; ``mean_peak_bytes``, ``mean_bytes``, ``full_bytes``, ``host_bytes``,
             ``tokens``, ``prefilled``, ``decoded``, ``turns``, ``seconds``: means over episodes.
         first_token_seconds: median over turns; ``late_first_token_seconds``: over turns ``LATE`` and later.
+        late_ratio: for re-prefilling, that median over the one of the same policy with a persistent session.
         per_turn: mean seconds, bytes and time to the first token by turn.
         reasons: why episodes ended, most frequent first.
     """
@@ -72,6 +73,7 @@ class Group(Record):
     first_token_seconds: float | None
     late_first_token_seconds: float | None
     late_turns: int
+    late_ratio: float | None = None
     per_turn: list[Point]
 
 
@@ -105,6 +107,11 @@ def summarise(settings: GridSettings, lines: Iterable[Line]) -> Summary:
         if members:
             full = grouped.get((model, "full", "persistent"), [])
             groups.append(_group(members, full if (policy, history) != ("full", "persistent") else []))
+    late = {(g.model, g.policy): g.late_first_token_seconds for g in groups if g.history == "persistent"}
+    for group in groups:
+        kept, anew = late.get((group.model, group.policy)), group.late_first_token_seconds
+        if group.history == "reprefill" and kept and anew:
+            group.late_ratio = anew / kept
     return Summary(
         suite=settings.suite,
         agent=settings.agent,

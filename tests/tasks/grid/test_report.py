@@ -142,6 +142,10 @@ class TestSummary:
         ]  # fmt: skip
         found = summary.groups[1].against_full
         assert found is not None and (found.only_other, found.pairs) == (1, 1)
+        assert [group.late_ratio for group in summary.groups] == [None, None, None]  # it has no late turns
+        slow = line("fake/b", "full", 0, True, turns=10, history="reprefill")
+        slow.per_turn[9].first_token_seconds = 6.3
+        assert summarise(settings, [*LINES, slow]).groups[1].late_ratio == pytest.approx(6.0)  # 6.3 s over 1.05 s
 
     def test_what_is_compared_is_played_close_together(self) -> None:
         keys = SETTINGS.episodes()

@@ -193,9 +193,11 @@ def test_a_line_cut_short_is_played_again(play: Any, tmp_path: Path) -> None:
     stray = out / TRACES / ".half.partial"
     stray.mkdir()
     (stray / "steps.jsonl").write_text("{")
+    torn = out / ".summary.json.77.tmp"
+    torn.write_text("{")
     _, after = play(seeds=2, tasks="ok", resume=True)
     assert after.keys() == before.keys() and (out / RESULTS_FILE).read_bytes().startswith(last)
-    assert not stray.exists()
+    assert not stray.exists() and not torn.exists()
     kept = [key for key, line in after.items() if line.started_at == before[key].started_at]
     assert len(kept) == 5
 
@@ -211,6 +213,13 @@ def test_separators_within_a_text_do_not_cut_a_line(play: Any, tmp_path: Path) -
 
 class TestFolders:
     """What an --out may be, and what is said where it may not."""
+
+    def test_a_start_that_was_killed_before_it_wrote_anything(self, play: Any, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / ".grid.json.77.tmp").write_text('{"suite"')
+        (tmp_path / "out" / ".lock").write_text("")
+        summary, _ = play(tasks="fake/ok-1")
+        assert summary.played == 1
 
     def test_a_grid_is_not_played_over(self, play: Any) -> None:
         play(tasks="fake/ok-1")
