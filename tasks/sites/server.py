@@ -60,6 +60,8 @@ class Server:
 class Sites:
     """Classifieds, shop and forum with a database of their own, found by host name on one port.
 
+    ``urls`` says which site is where, ``hosts`` is what a browser's resolver has to be told.
+
     Raises:
         TaskError: the server does not start.
     """
@@ -68,17 +70,9 @@ class Sites:
         self.store = Store(seed)
         self.urls = {name: f"http://{host}" for host, name in HOSTS.items()}
         self._server = Server()
+        self.port = self._server.port
+        self.hosts = {host: f"127.0.0.1:{self.port}" for host in HOSTS}
         self._server.start(SiteApp(self.store, self.urls))
-
-    @property
-    def port(self) -> int:
-        """The port on the loopback address."""
-        return self._server.port
-
-    @property
-    def hosts(self) -> dict[str, str]:
-        """Host name -> address, for a browser's resolver."""
-        return {host: f"127.0.0.1:{self.port}" for host in HOSTS}
 
     def reset(self) -> None:
         """Back to the seed's bytes."""
