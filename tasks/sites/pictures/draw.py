@@ -80,7 +80,7 @@ def _things(what: str, colour: str, count: int, size: tuple[int, int]) -> Image.
         for nth in range(number):
             left = width / 2 + (nth - number / 2) * side
             canvas.ellipse(
-                [left + side * 0.1, bottom - side * 0.12, left + side * 0.9, bottom + side * 0.02],
+                [left + side * 0.1, bottom - side * 0.22, left + side * 0.9, bottom - side * 0.07],
                 fill=mix(back, (60, 52, 46), 0.3),
             )
             THINGS[what](Pen(canvas, left + side * 0.06, bottom - side * 0.93, side * 0.88), paint)
@@ -97,9 +97,8 @@ def picture(name: str) -> bytes:
     what, look, count, is_scene = _parts(name)
     double = (SIZE[0] * 2, SIZE[1] * 2)
     drawn = scene(what, look, count, double) if is_scene else _things(what, look, count, double)
-    small = drawn.resize(SIZE, Image.Resampling.LANCZOS)
     words = PngInfo()
     words.add_text("Description", alt_text(name))
     held = io.BytesIO()
-    small.quantize(96, dither=Image.Dither.NONE).save(held, "PNG", pnginfo=words)
+    drawn.reduce(2).save(held, "PNG", pnginfo=words)
     return held.getvalue()
