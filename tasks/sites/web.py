@@ -184,14 +184,18 @@ def _endpoint(site: str, store: Store, urls: Mapping[str, str], handler: Handler
     return endpoint
 
 
+def _nothing_to_show(visit: Visit) -> Response:
+    """What is only for forms has no page."""
+    return visit.missing()
+
+
 def routes(
     site: str, store: Store, urls: Mapping[str, str], table: Mapping[str, tuple[Handler | None, Handler | None]]
 ) -> list[Route]:
     """Routes for path -> (what GET does, what POST does)."""
     made = []
     for path, (get, post) in table.items():
-        if get is not None:
-            made.append(Route(path, _endpoint(site, store, urls, get), methods=["GET"]))
+        made.append(Route(path, _endpoint(site, store, urls, get or _nothing_to_show), methods=["GET"]))
         if post is not None:
             made.append(Route(path, _endpoint(site, store, urls, post), methods=["POST"]))
     return made
