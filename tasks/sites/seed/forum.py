@@ -39,7 +39,7 @@ _COMMENTS = (
     "{person_} swears by this: {tip}.", "Not my experience at all. With {subject} you need time, not tricks.",
     "Thank you, I will try it in {month}.", "Careful: {trouble} can also come from the weather.",
     "We do it differently: {tip}, and nothing else.", "Could you post a picture?", "This thread saved my weekend.",
-    "The library in {town} has a good book about {subject}.", "{number} out of ten times it is {trouble}, yes.",
+    "The library in {town} has a good book about {subject}.", "Nine out of ten times it is {trouble}, yes.",
     "I would rather {tip}.", "Did you ask at the shop in {town}? They knew at once.",
 )  # fmt: skip
 _REPLIES = (

@@ -69,12 +69,13 @@ def _review(dice: random.Random, kind: Kind, brand: str, price: int, stars: int)
     pool = _LIKED if stars >= 4 else _MIXED if stars == 3 else _DISLIKED
     said = dice.sample(pool, 2)
     aspects = dice.sample(kind.aspects, 2)
-    parts = [words.start(text.replace("{aspect}", aspect)) + "." for text, aspect in zip(said, aspects, strict=True)]
+    parts = [text.replace("{aspect}", aspect) + "." for text, aspect in zip(said, aspects, strict=True)]
     parts.insert(dice.randrange(3), dice.choice(_SETTING))
-    return " ".join(parts).format(
-        price=price // 100, person=dice.choice(words.PEOPLE), number=dice.choice(words.NUMBERS),
-        month=dice.choice(words.MONTHS), town=dice.choice(words.TOWNS), use=kind.use, brand=brand,
-    )  # fmt: skip
+    slots = {
+        "price": price // 100, "person": dice.choice(words.PEOPLE), "number": dice.choice(words.NUMBERS),
+        "month": dice.choice(words.MONTHS), "town": dice.choice(words.TOWNS), "use": kind.use, "brand": brand,
+    }  # fmt: skip
+    return " ".join(words.start(part.format(**slots)) for part in parts)
 
 
 def fill(db: sqlite3.Connection, seed: int) -> None:

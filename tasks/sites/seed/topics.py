@@ -84,7 +84,7 @@ TOPICS = (
           ("long novels", "reading groups", "crime stories", "poetry", "translations", "second-hand shops",
            "books for children", "travel books"),
           ("giving up on page fifty", "tiny print", "spoilers", "too many unread books"),
-          ("read {n} pages a day", "start with chapter {few}", "the group meets on the {n}th",
+          ("read {n} pages a day", "start with chapter {few}", "the group meets on day {n} of the month",
            "there are {few} translations"),
           "beach"),
     Topic("neighbours", "Town Square", "News and help from the twelve towns.", "Be kind, use your town.",
