@@ -37,7 +37,8 @@ class Server:
     def start(self, app: ASGIApp) -> None:
         """Serve; returns when requests are answered."""
         config = uvicorn.Config(
-            app, lifespan="off", log_config=None, log_level="error", access_log=False, ws="none", http="h11", loop="asyncio",
+            app, lifespan="off", log_config=None, log_level="error", access_log=False, ws="none", http="h11",
+            loop="asyncio",
             timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = uvicorn.Server(config)

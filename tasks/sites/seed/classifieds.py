@@ -194,6 +194,8 @@ def _users(db: sqlite3.Connection, dice: random.Random) -> None:
 def _mail(db: sqlite3.Connection, dice: random.Random) -> None:
     """Three advertisements of the documented member and the mail that waits for her."""
     own = dice.sample(range(1, ADS + 1), 3)
+    moved = "UPDATE cl_ad SET text = replace(text, 'Pickup in ' || town, 'Pickup in Alder Bay') WHERE id = ?"
+    db.executemany(moved, [(number,) for number in own])
     db.executemany("UPDATE cl_ad SET seller_id = 1, town = 'Alder Bay' WHERE id = ?", [(number,) for number in own])
     # The seller's answers under an advertisement are the seller's, whoever that is.
     for number in own:

@@ -46,7 +46,8 @@ def test_unknown_pages_hosts_and_numbers(client):
         page.get("/no/such/page")
         assert page.status == 404 and "is not here" in page.text
     for site, path in (("shopping", "/product/99999999999999999999"), ("classifieds", "/ad/0"), ("forum", "/b/nothing"),
-                       ("shopping", "/c/nothing"), ("shopping", "/product/3/cart"), ("forum", "/logout"), ("forum", "/u/nobody"), ("shopping", "/images/dragon-red-1.png"),
+                       ("shopping", "/c/nothing"), ("shopping", "/product/3/cart"), ("forum", "/logout"),
+                        ("forum", "/u/nobody"), ("shopping", "/images/dragon-red-1.png"),
                        ("shopping", "/static/../app.css")):  # fmt: skip
         page = client(site)
         page.get(path)
