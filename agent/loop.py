@@ -15,7 +15,7 @@ from agent.reply import Reply, SessionLike
 from agent.transcript import Piece, Transcript
 
 MAX_PARSE_FAILURES = 3
-MAX_USELESS = 3  # times the same actions may be without effect on the same page
+MAX_USELESS = 3  # by default; times the same actions may be without effect on the same page
 _log = logging.getLogger(__name__)
 
 Event = Callable[[dict[str, Any]], None]
@@ -39,16 +39,27 @@ def run_episode(
     max_new_tokens: int = 256,
     temperature: float = 0.0,
     on_event: Event | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    max_repeats: int = MAX_USELESS,
 ) -> EpisodeResult:
     """Play one episode in a fresh session.
+
+    ``session`` is a ``confkv`` session, or :class:`agent.reprefill.Reprefill` to feed the whole conversation anew each
+    turn. ``clock`` gives the seconds that turns are timed by.
+
+    An environment that has a ``finish`` (one that is scored when all is over) is asked once, at the end: with the
+    answer, or with None where the episode ended otherwise. What the loop itself says is never an answer.
+    ``max_repeats`` is how often the same actions may be without effect on one page.
 
     Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first
     page gives "error". An error of the environment's reset is raised, as nothing was played.
     """
-    episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event)
+    episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event, clock)
+    episode.max_repeats = max_repeats
     try:
         episode.reset()
         reason = episode.play()
+        episode.score(reason)
     except KeyboardInterrupt:
         reason = "interrupted"
     except Exception as error:
@@ -73,7 +84,9 @@ class _Episode:
         temperature: float,
         seed: int,
         on_event: Event | None,
+        clock: Callable[[], float],
     ) -> None:
+        self.clock = clock
         self.env, self.session = env, session
         self.tokenizer = tokenizer
         self.max_turns, self.max_new_tokens = max_turns, max_new_tokens
@@ -81,6 +94,7 @@ class _Episode:
         self.emit: Event = on_event or (lambda event: None)
         self.result = EpisodeResult()
         self.began = False
+        self.max_repeats = MAX_USELESS
         self.obs: Mapping[str, Any] = {}
         self.last_token: int | None = None
         self.failures = 0
@@ -99,7 +113,7 @@ class _Episode:
         """Turns until one of them says stop."""
         message = prompts.observation(self.obs, turns_left=self.max_turns)
         for number in range(1, self.max_turns + 1):
-            started = time.perf_counter()
+            started = self.clock()
             record = TurnRecord(number, str(self.obs["url"]), str(self.obs["title"]), str(self.obs["text"]))
             self.result.turn_records.append(record)
             try:
@@ -107,12 +121,21 @@ class _Episode:
                 reason = self._act(record, parsed)
                 record.complete = True
             finally:
-                record.seconds = time.perf_counter() - started
+                record.seconds = self.clock() - started
             self.emit({"type": "turn_end", "turn": number, "stats": self.session.stats})
             if reason:
                 return reason
             message = self._next_message(record, cut, self.max_turns - number)
         return "step_limit"
+
+    def score(self, reason: StopReason) -> None:
+        """Ask an environment that scores at the end; an episode that an error ended has its score already."""
+        ask = getattr(self.env, "finish", None)
+        if ask is None or reason == "error":
+            return
+        raw, self.result.score_reason = ask(self.result.answer)
+        self.result.raw_reward, self.result.success = float(raw), raw == 1
+        self.result.reward = 1.0 if raw == 1 else 0.0
 
     def finish(self, reason: StopReason) -> EpisodeResult:
         """The result, told to the listener once; Ctrl-C while it listens is still an interruption."""
@@ -134,18 +157,20 @@ class _Episode:
         pieces = self._pieces(message, first=record.turn == 1)
         record.prompt = "".join(piece.text for piece in pieces)
         self.emit({"type": "turn_start", "turn": record.turn, "obs": self.obs, "prompt": record.prompt})
+        fed_from = self.clock()
+
+        def on_token(token: Any) -> None:
+            if record.first_token_seconds is None:
+                record.first_token_seconds = self.clock() - fed_from
+            self.emit({"type": "token", "token": token})
+
         for piece in pieces:
             self.session.extend(piece.ids, segment=piece.segment)
             record.prompt_tokens += len(piece.ids)
         reply = Reply(self.session, self.transcript, self.tokenizer, Grammar(str(self.obs["text"])))
         seed = self.seed * 100_003 + record.turn
         try:
-            reply.sample(
-                self.max_new_tokens,
-                self.temperature,
-                seed,
-                on_token=lambda token: self.emit({"type": "token", "token": token}),
-            )
+            reply.sample(self.max_new_tokens, self.temperature, seed, on_token)
         finally:
             self.last_token = reply.last
             record.reply, record.reply_tokens = reply.text, reply.count
@@ -159,6 +184,8 @@ class _Episode:
                 "text": record.reply,
                 "actions": parsed.actions,
                 "error": parsed.error,
+                "prompt_tokens": record.prompt_tokens,
+                "first_token_seconds": record.first_token_seconds,
             }
         )
         return parsed, reply.cut
@@ -206,7 +233,7 @@ class _Episode:
         return f"{self.obs['url']}\n{self.obs['text']}"
 
     def _repeated(self, page: str, actions: Sequence[ActionRecord]) -> StopReason | None:
-        """Look for actions done before: they are warned of; the third time without effect on one page is the end.
+        """Look for actions done before: warned of, and ``max_repeats`` times without effect on one page the end.
 
         Without effect: each action failed or changed nothing, or the page is after all of them what it was before.
         """
@@ -219,7 +246,7 @@ class _Episode:
         self.repeats = None
         if (again and useless) or (len(tried) > 1 and not waits):
             self.repeats = prompts.repeated([done.action for done in actions], useless)
-        return "repeated_action" if sum(tried) >= MAX_USELESS else None
+        return "repeated_action" if sum(tried) >= self.max_repeats else None
 
     def _next_message(self, record: TurnRecord, cut: bool, turns_left: int) -> str:
         problem = record.parse_error

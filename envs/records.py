@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, runtime_checkable
 
 
 class Action(TypedDict):
@@ -24,7 +24,11 @@ class Observation(TypedDict):
 
 
 class Info(TypedDict):
-    """What is recorded beside an observation."""
+    """What is recorded beside an observation.
+
+    ``image`` is the PNG that a model which sees is shown (in image modes), ``input_images`` are the goal's pictures
+    (after a reset).
+    """
 
     screenshot: bytes | None
     raw_reward: float
@@ -33,17 +37,64 @@ class Info(TypedDict):
     lines_shown: int
     answer: NotRequired[str]
     worker_restarted: NotRequired[bool]
+    image: NotRequired[bytes | None]
+    input_images: NotRequired[list[bytes]]
+
+
+class LoginStep(TypedDict):
+    """One step of logging in: ``open`` an address, ``fill`` or ``click`` what a CSS selector finds."""
+
+    do: Literal["open", "fill", "click"]
+    target: str
+    text: NotRequired[str]
+
+
+class Login(TypedDict):
+    """How an account logs in, and where the browser's state is kept that comes of it.
+
+    It has worked if the page at ``check_url`` says ``check_text``, or (where that is "") is not left for another.
+    """
+
+    name: str
+    state: str
+    steps: list[LoginStep]
+    check_url: str
+    check_text: str
 
 
 class TaskSpec(TypedDict, total=False):
-    """What a worker needs to begin an episode: a page (``url``) or a BrowserGym task."""
+    """What a worker needs to begin an episode: a page (``url``) or a BrowserGym task.
+
+    ``more_urls`` are opened in further tabs; ``images`` are addresses of pictures that belong to the goal; a host in
+    ``hosts`` is reached at its "ADDRESS:PORT".
+    """
 
     goal: str
     url: str
+    more_urls: list[str]
+    images: list[str]
+    logins: list[Login]
     browsergym: str
     seed: int
     viewport: dict[str, int]
     hosts: dict[str, str]
+
+
+class Probe(Protocol):
+    """Looks at pages when an episode is over: the agent's own, or another in a tab that is only for that."""
+
+    @property
+    def url(self) -> str:
+        """Address of the page the agent ended on."""
+
+    def content(self, url: str | None) -> str:
+        """HTML of a page (None: the agent's)."""
+
+    def evaluate(self, url: str | None, script: str, argument: Any = None) -> Any:
+        """What a JavaScript function gives on a page (None: the agent's); None where it throws."""
+
+    def fetch(self, url: str) -> bytes:
+        """What an address serves, asked with the browser's cookies."""
 
 
 class Task(Protocol):
@@ -57,6 +108,14 @@ class Task(Protocol):
 
     def close(self) -> None:
         """Free what ``start`` took."""
+
+
+@runtime_checkable
+class EndScored(Protocol):
+    """A task that is scored once, when its episode is over, and not at every step."""
+
+    def finish(self, answer: str | None, probe: Probe) -> tuple[float, str]:
+        """Raw reward, and in one line why it is not 1 ("" where it is); never raises."""
 
 
 REQUIRED = object()

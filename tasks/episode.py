@@ -228,6 +228,7 @@ class _Run:
             stop_reason=stop_reason,
             error=error,
             answer=result.answer if result is not None else None,
+            score_reason=self.env.score_reason,
             turns=int(result.turns) if result is not None else self.writer.turns if self.writer else 0,
             actions=self.writer.actions if self.writer else 0,
             settings=Settings(
@@ -249,22 +250,8 @@ class _Run:
         episode.seconds = Seconds(env=self.env.seconds, load=self.load_seconds, total=total)
         if stats is not None:
             episode.tokens_seen, episode.decode_steps = stats.tokens_seen, stats.decode_steps
-            episode.kv = KV(
-                peak_bytes=stats.peak_bytes,
-                mean_bytes=stats.mean_bytes,
-                full_bytes=stats.full_bytes,
-                bytes=stats.bytes,
-                bytes_by_kind=dict(stats.bytes_by_kind),
-                kept_per_layer=list(stats.kept_per_layer),
-                evictions=stats.evictions,
-                rebases=stats.rebases,
-                host_bytes=stats.host_bytes,
-                recalls=stats.recalls,
-                recalled=stats.recalled,
-                looks=stats.looks,
-            )
-            for part in ("prefill", "decode", "manage", "recall", "look"):
-                setattr(episode.seconds, part, float(stats.seconds.get(part, 0.0)))
+            episode.kv = KV.of(stats)
+            episode.seconds = Seconds.of(stats, env=self.env.seconds, load=self.load_seconds, total=total)
         return episode
 
     def _write(self, episode: Episode) -> None:
@@ -311,6 +298,8 @@ def summary(episode: Episode) -> str:
     if kv.host_bytes:
         text = f"{kv.recalls:,} recalls, {kv.looks:,} second looks; archive {megabytes(kv.host_bytes)} of host memory"
         rows.insert(4, ("recall", text))
+    if episode.score_reason:
+        rows.insert(1, ("scored", " ".join(episode.score_reason.split())[:200]))
     if episode.answer is not None:
         rows.insert(1, ("answer", " ".join(episode.answer.split())[:200]))
     if episode.error:

@@ -146,6 +146,7 @@ class RecordedEnv:
         self.seconds = 0.0
         self.goal = ""
         self.raw_reward = 0.0
+        self.score_reason = ""
         self.shot: str | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -170,6 +171,19 @@ class RecordedEnv:
             self.seconds += time.perf_counter() - start
         self._keep(info)
         return observation, float(reward), terminated, truncated, info
+
+    def finish(self, answer: str | None) -> tuple[float, str]:
+        """The score at the end (``envs.browser.BrowserEnv.finish``); an environment without it has scored its steps."""
+        finish = getattr(self._env, "finish", None)
+        if finish is None:
+            return self.raw_reward, ""
+        start = time.perf_counter()
+        try:
+            raw, reason = finish(answer)
+        finally:
+            self.seconds += time.perf_counter() - start
+        self.raw_reward, self.score_reason = float(raw), str(reason)
+        return raw, reason
 
     def _keep(self, info: dict[str, Any]) -> None:
         self.raw_reward = float(info.get("raw_reward", 0.0))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from envs.browser.captions import Captioner, Captions
+from envs.browser.marks import draw
+from envs.browser.probe import RemoteProbe
 from envs.browser.process import BrowserProcess, WorkerLost
 from envs.browser.window import Window
 from envs.chromium import find_chromium
-from envs.errors import EnvError
-from envs.records import ACTIONS, Action, Info, Observation, Task, complete
+from envs.errors import EnvError, ProbeError
+from envs.records import ACTIONS, Action, EndScored, Info, Observation, Task, complete
 
 KEYS = ("goal", "text", "url", "title", "error", "effect")
+Mode = Literal["aria", "aria+captions", "screenshot", "som"]
 
 
 def _quarter(text: str) -> int:
@@ -64,6 +69,9 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         seed: the episode's seed where ``reset`` is given none; further resets without one count on from it.
         headed: show the browser window.
         screenshots: put a PNG of the page into every step's info.
+        observation: ``aria`` (text), ``aria+captions`` (with a line for each picture that the text leaves out),
+            ``screenshot`` or ``som`` (the text, and in ``info["image"]`` a PNG; ``som`` marks it with the text's ids).
+        captioner: says what a picture shows, for the goal's pictures and for ``aria+captions``.
         count_tokens: tokens of a text, for the cap; by default a quarter of its characters.
         max_tokens: cap of one observation.
         reset_deadline, step_deadline: seconds until the browser is killed and started anew.
@@ -81,6 +89,8 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         seed: int = 0,
         headed: bool = False,
         screenshots: bool = False,
+        observation: Mode = "aria",
+        captioner: Captioner | None = None,
         count_tokens: Callable[[str], int] | None = None,
         max_tokens: int = 1500,
         reset_deadline: float = 90.0,
@@ -97,7 +107,16 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         self.observation_space = cast(Any, gymnasium.spaces.Dict({key: Words() for key in KEYS}))
         self.action_space = ActionSpace()
         self.render_mode = None
-        self._config = {"chromium": find_chromium(), "headed": headed, "screenshots": screenshots}
+        if observation not in get_args(Mode):
+            raise EnvError(f"there is no observation {observation!r}; use one of {', '.join(get_args(Mode))}")
+        self.observation = observation
+        self._captions = Captions(captioner)
+        self._config = {
+            "chromium": find_chromium(),
+            "headed": headed,
+            "screenshots": screenshots,
+            "observation": observation,
+        }
         self._window = Window(max_tokens, count_tokens or _quarter)
         self._deadlines = {"reset": reset_deadline, "step": step_deadline}
         self._process: BrowserProcess | None = None
@@ -105,6 +124,8 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         self._last: dict[str, Any] = {}
         self._playing = False
         self._resets = 0
+        self._raw = 0.0
+        self._verdict: tuple[float, str] | None = None
 
     @property
     def worker_pid(self) -> int | None:
@@ -129,9 +150,13 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
                 reply = self._ask({"op": "reset", "spec": spec}, "reset")
             except WorkerLost as second:
                 raise EnvError(f"the task's page cannot be opened: {second}; run `confkv doctor`") from first
-        self._goal = reply["goal"]
-        self._playing = True
-        return self._observe(reply), cast(dict[str, Any], self._info(reply, 0.0, start))
+        images = reply.pop("input_images")
+        self._goal = "\n".join([reply["goal"], *self._captions.of_inputs(images)])
+        self._playing, self._verdict = True, None
+        info = self._info(reply, 0.0, start)
+        if images:
+            info["input_images"] = images
+        return self._observe(reply), cast(dict[str, Any], info)
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Carry out one action; ``obs["error"]`` says what went wrong, a lost browser truncates."""
@@ -167,6 +192,30 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         reward = 1.0 if raw == 1 else 0.0
         return self._observe(reply), reward, done, False, cast(dict[str, Any], info)
 
+    def finish(self, answer: str | None) -> tuple[float, str]:
+        """Score the episode, which is over: raw reward, and in one line why it is not 1 ("" where nothing is to tell).
+
+        Tasks that are scored at every step have been: theirs is the last step's. Asked again, the verdict is the same.
+
+        Args:
+            answer: what the agent answered; None where it gave none.
+        """
+        if self._verdict is None:
+            self._playing = False
+            if isinstance(self.task, EndScored):
+                probe = RemoteProbe(self._look)
+                self._verdict = self.task.finish(answer, probe)
+                with contextlib.suppress(ProbeError):  # a lost browser has lost its tabs as well
+                    probe.close()
+            else:
+                self._verdict = self._raw, ""
+        return self._verdict
+
+    def _look(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._process is None or not self._process.alive:
+            raise ProbeError("the browser was closed")
+        return self._process.ask(request, self._deadlines["step"])
+
     def _score(self, name: str, args: dict[str, Any], reply: dict[str, Any]) -> tuple[float, bool]:
         answer = str(args["text"]) if name == "answer" else None
         scored = self.task.score(answer)
@@ -182,6 +231,8 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
 
     def _observe(self, reply: dict[str, Any]) -> Observation:
         self._last = reply
+        if pictures := reply.pop("pictures", None):
+            reply["lines"] = reply["lines"] + self._captions.of_page(pictures, RemoteProbe(self._look).fetch)
         return {
             "goal": self._goal,
             "text": self._window.show(reply["head"], reply["lines"], reply["url"]),
@@ -192,13 +243,19 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         }
 
     def _info(self, reply: dict[str, Any], raw: float, start: float) -> Info:
-        return {
+        self._raw = raw
+        info: Info = {
             "screenshot": reply["screenshot"],
             "raw_reward": raw,
             "seconds": time.perf_counter() - start,
             "lines": len(reply["lines"]),
             "lines_shown": self._window.shown,
         }
+        if self.observation in ("screenshot", "som"):
+            info["image"] = reply["screenshot"]
+            if self.observation == "som" and reply["screenshot"]:
+                info["image"] = draw(reply["screenshot"], reply["boxes"], reply["width"])
+        return info
 
     def render(self) -> None:
         """Nothing to draw here: screenshots are in the info of each step."""

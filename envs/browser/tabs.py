@@ -68,6 +68,8 @@ class Tabs:
         self.dialogs: list[str] = []
         self.crashed: set[Page] = set()
         self.opened = self.closed = 0
+        self.hidden: set[Page] = set()  # tabs that are not the agent's
+        self.hiding = False  # tabs that open now are not
         self._traffic = _Traffic()
         self._current: Page | None = None
         context.add_init_script(WATCH)
@@ -81,6 +83,9 @@ class Tabs:
     # events
 
     def _on_page(self, page: Page) -> None:
+        if self.hiding:
+            self.hidden.add(page)
+            return
         if len(self.context.pages) > MAX_TABS:
             page.close()
             return
@@ -111,7 +116,7 @@ class Tabs:
 
     @property
     def pages(self) -> list[Page]:
-        return [page for page in self.context.pages if not page.is_closed()]
+        return [page for page in self.context.pages if not page.is_closed() and page not in self.hidden]
 
     @property
     def current(self) -> Page:

@@ -19,6 +19,9 @@ import psutil  # type: ignore[import-untyped,unused-ignore]
 from playwright.sync_api import Browser, BrowserContext, Error, Playwright, sync_playwright
 
 from envs.browser.actions import TIMEOUT, ActionError, Actor
+from envs.browser.logins import signed_in
+from envs.browser.pictures import boxes, pictures
+from envs.browser.scoring import Scoring
 from envs.browser.tabs import Tabs, View
 from envs.browsergym_task import GymTask
 from envs.chromium import FLAGS, INSTALL
@@ -38,6 +41,7 @@ class Worker:
         self.context: BrowserContext | None = None
         self.gym: GymTask | None = None
         self.last: View | None = None
+        self.scoring: Scoring | None = None
 
     def _launch(self, hosts: dict[str, str]) -> Browser:
         if self.browser is not None and self.browser.is_connected():
@@ -75,6 +79,8 @@ class Worker:
         options["device_scale_factor"] = 2 if viewport["width"] < 500 else 1
         if self.gym:
             options |= self.gym.context_options
+        if spec.get("logins"):
+            options["storage_state"] = signed_in(browser, spec["logins"])
         self.context = browser.new_context(**options)
         self.context.set_default_timeout(self.gym.timeout if self.gym else TIMEOUT)
         self.tabs = Tabs(self.context)
@@ -82,12 +88,37 @@ class Worker:
         if self.gym:
             goal = self.gym.setup(self.tabs.current)
         elif spec.get("url"):
-            self.tabs.current.goto(spec["url"], wait_until="domcontentloaded", timeout=10_000)
+            self._open(spec["url"], spec.get("more_urls", []))
         self.context.set_default_timeout(TIMEOUT)
         self.actor = Actor(self.tabs, self.gym.file_root if self.gym else None)
         self.tabs.settle()
         self.last = self.tabs.observe()
-        return self._reply(goal=goal, effect="")
+        images = [self.probe("fetch", [url])["value"] for url in spec.get("images", [])]
+        return self._reply(goal=goal, effect="", input_images=images)
+
+    def _open(self, url: str, more: list[str]) -> None:
+        """The start page, and further ones in tabs behind it."""
+        first = self.tabs.current
+        first.goto(url, wait_until="domcontentloaded", timeout=10_000)
+        for each in more:
+            self.tabs.open().goto(each, wait_until="domcontentloaded", timeout=10_000)
+        if more:
+            self.tabs.switch(0)
+
+    def probe(self, name: str, args: list[Any]) -> dict[str, Any]:
+        """Look at a page from a tab that is not the agent's (``envs.records.Probe``)."""
+        assert self.context is not None
+        self.tabs.hiding = True
+        try:
+            if self.scoring is None:
+                self.scoring = Scoring(self.context, self.tabs.current)
+            found = getattr(self.scoring, name)
+            return {"value": found(*args) if callable(found) else found}
+        finally:
+            self.tabs.hiding = False
+            if name in ("close", "fetch") and self.scoring is not None:
+                self.scoring.close()
+                self.scoring = None
 
     def step(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         """Carry out one action (already checked against the closed set) and look again."""
@@ -154,7 +185,13 @@ class Worker:
         assert view is not None
         reply: dict[str, Any] = {"goal": "", "error": "", "scored": None, "screenshot": None}
         reply |= {"head": view.head, "lines": view.lines, "url": view.url, "title": view.title} | more
-        if self.config["screenshots"]:
+        mode = self.config["observation"]
+        if mode == "aria+captions":
+            reply["pictures"] = pictures(self.tabs.current)
+        if mode == "som":
+            reply["boxes"] = boxes(self.tabs.current, self.tabs.elements)
+            reply["width"] = (self.tabs.current.viewport_size or VIEWPORT)["width"]
+        if self.config["screenshots"] or mode in ("screenshot", "som"):
             try:
                 reply["screenshot"] = self.tabs.current.screenshot(timeout=TIMEOUT, animations="disabled")
             except Error:
@@ -165,6 +202,7 @@ class Worker:
         if self.gym is not None:
             self.gym.teardown()
             self.gym = None
+        self.scoring = None
         if self.context is not None:
             try:
                 self.context.close()
@@ -208,7 +246,7 @@ def main() -> None:
             return
         try:
             op = request.pop("op")
-            serve: Callable[..., dict[str, Any]] = getattr(worker, op)  # reset, step or close
+            serve: Callable[..., dict[str, Any]] = getattr(worker, op)  # reset, step, probe or close
             reply = serve(**request)
         except EnvError as error:
             reply = {"failed": str(error), "user_facing": True}

@@ -1,0 +1,81 @@
+"""VisualWebArena as suites: the official tasks on the official sites, whose addresses the ``VWA_*`` variables give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tasks.errors import TaskError
+from tasks.grid.agents import ScriptedAgent
+from tasks.grid.suites import TaskInfo
+from tasks.vwa.load import official_tasks
+from tasks.vwa.schema import VwaTaskConfig
+from tasks.vwa.sites import VARIABLES, SiteMap, official_sites
+from tasks.vwa.task import MAX_REPEATS, VwaTask
+
+Opened = tuple[SiteMap, Callable[[], None]]
+"""Sites, and what frees them when the episode's environment is closed."""
+
+
+class VwaSuite:
+    """Tasks in VisualWebArena's form.
+
+    Args:
+        configs: the tasks; the id of one is ``NAME/NUMBER``.
+        open_sites: called for each episode.
+        oracle: solves the task of this number, None where it cannot.
+    """
+
+    max_repeats = MAX_REPEATS
+
+    def __init__(
+        self,
+        name: str,
+        configs: Sequence[VwaTaskConfig],
+        open_sites: Callable[[], Opened],
+        oracle: Callable[[int], ScriptedAgent | None] = lambda number: None,
+    ) -> None:
+        self.name, self._open, self._oracle = name, open_sites, oracle
+        self._configs = {f"{name}/{config.task_id}": config for config in configs}
+
+    def tasks(self) -> Sequence[TaskInfo]:
+        """See :class:`tasks.grid.suites.Suite`. A task on several sites counts with the first."""
+        from envs.chromium import find_chromium
+
+        find_chromium()
+        return [
+            TaskInfo(task_id, config.sites[0], config.overall_difficulty) for task_id, config in self._configs.items()
+        ]
+
+    def make_env(self, task_id: str, **options: Any) -> Any:
+        """See :class:`tasks.grid.suites.Suite`.
+
+        Raises:
+            TaskError: a site that the task needs has no address.
+        """
+        from envs.browser import BrowserEnv
+
+        sites, close = self._open()
+        try:
+            return BrowserEnv(VwaTask(self._configs[task_id], sites, close=close), **options)
+        except BaseException:
+            close()
+            raise
+
+    def oracle(self, task_id: str, seed: int) -> ScriptedAgent | None:
+        """See :class:`tasks.grid.suites.Suite`."""
+        return self._oracle(self._configs[task_id].task_id)
+
+
+def official() -> VwaSuite:
+    """The official tasks whose sites have an address here.
+
+    Raises:
+        TaskError: the tasks are not installed, or no site has an address.
+    """
+    sites = official_sites()
+    played = [config for config in official_tasks() if set(config.sites) <= set(sites.urls)]
+    if not played:
+        names = ", ".join(VARIABLES)
+        raise TaskError(f"no site of VisualWebArena has an address; export {names}; see `confkv doctor --vwa`")
+    return VwaSuite("visualwebarena", played, lambda: (sites, lambda: None))
