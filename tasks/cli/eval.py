@@ -52,7 +52,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def evaluate(
-    suite: Annotated[str, typer.Option("--suite", help="demo, miniwob, or another that is installed.")] = "demo",
+    suite: Annotated[
+        str,
+        typer.Option("--suite", help="demo, miniwob, vwa-mini or visualwebarena (whose sites VWA_* variables name)."),
+    ] = "demo",
     policies: Annotated[
         list[str] | None,
         typer.Option(

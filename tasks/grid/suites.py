@@ -107,6 +107,7 @@ def _miniwob() -> Suite:
 SUITES: dict[str, Callable[[], Suite] | str] = {
     "demo": _demo,
     "miniwob": _miniwob,
+    "vwa-mini": "tasks.grid.vwa:mini",
     "visualwebarena": "tasks.grid.vwa:official",
 }
 
