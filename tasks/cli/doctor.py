@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    vwa: Annotated[
+        bool, typer.Option("--vwa", help="Look at the official VisualWebArena sites (VWA_* variables) instead.")
+    ] = False,
 ) -> None:
     """Look at packages, browser, cache and models; exit code 2 where something needed is missing."""
-    from tasks.doctor import examine
+    if vwa:
+        from tasks.vwa.doctor import examine
+    else:
+        from tasks.doctor import examine
 
     checks: list[Check] = []
     for check in examine():
@@ -27,6 +33,10 @@ def doctor(
         print(jsonlib.dumps({"ok": not missing, "checks": [check.as_dict() for check in checks]}, indent=2))
     elif missing:
         print(f"\n{len(missing)} missing: {', '.join(check.name for check in missing)}")
+        if vwa:
+            print("Without them: confkv eval --suite vwa-mini plays on sites that are part of confkv.")
+    elif vwa:
+        print("\nAll sites answer. Try: confkv eval --suite visualwebarena --limit 5")
     else:
         print("\nAll that a run needs is here. Try: confkv run --task demo/shop")
     if missing:
