@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,13 +19,8 @@ def doctor(
     ] = False,
 ) -> None:
     """Look at packages, browser, cache and models; exit code 2 where something needed is missing."""
-    if vwa:
-        from tasks.vwa.doctor import examine
-    else:
-        from tasks.doctor import examine
-
     checks: list[Check] = []
-    for check in examine():
+    for check in _examine_vwa() if vwa else _examine():
         checks.append(check)
         if not json:
             _show(check)
@@ -41,6 +37,18 @@ def doctor(
         print("\nAll that a run needs is here. Try: confkv run --task demo/shop")
     if missing:
         raise typer.Exit(2)
+
+
+def _examine() -> Iterator[Check]:
+    from tasks.doctor import examine
+
+    return examine()
+
+
+def _examine_vwa() -> Iterator[Check]:
+    from tasks.vwa.doctor import examine
+
+    return examine()
 
 
 def _show(check: Check) -> None:

@@ -30,9 +30,7 @@ def examine(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
         yield Check("tasks", False, str(error), INSTALL)
     answering = set()
     with ThreadPoolExecutor(len(VARIABLES)) as pool:
-        for (variable, site), check in zip(
-            VARIABLES.items(), pool.map(lambda v: _site(v, given), VARIABLES), strict=True
-        ):
+        for site, check in zip(VARIABLES.values(), pool.map(lambda name: _site(name, given), VARIABLES), strict=True):
             if check.ok:
                 answering.add(site)
             yield check
