@@ -1,4 +1,4 @@
-"""VisualWebArena as suites: the official tasks on the sites that the ``VWA_*`` variables name, and our own on our own."""
+"""VisualWebArena as suites: the official tasks on the sites that ``VWA_*`` variables name, ours on our own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.vwa.load import load_tasks, official_tasks
 from tasks.vwa.logins import Account
 from tasks.vwa.schema import VwaTaskConfig
 from tasks.vwa.sites import VARIABLES, SiteMap, embedded_sites, official_sites
-from tasks.vwa.task import MAX_REPEATS, VwaTask
+from tasks.vwa.task import VwaTask
 
 Opened = tuple[SiteMap, Callable[[], None]]
 """Sites, and what frees them when the episode's environment is closed."""
@@ -27,8 +27,6 @@ class VwaSuite:
         open_sites: called for each episode.
         oracle: an agent that solves a task, None where there is none.
     """
-
-    max_repeats = MAX_REPEATS
 
     def __init__(
         self,
