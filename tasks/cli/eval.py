@@ -61,8 +61,8 @@ def evaluate(
         typer.Option(
             "--policies",
             "-p",
-            help='Specs separated by blanks, as in "full window:512 confkv:tau=0.5,n_low=256"; may be given several '
-            'times. Default: "full confkv".',
+            help='Specs separated by blanks or commas, as in "full window:512 confkv:tau=0.5,n_low=256" or '
+            'full,window:512,h2o; may be given several times. Default: "full confkv".',
         ),
     ] = None,
     model: Annotated[

@@ -128,10 +128,25 @@ def _words(values: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(word for value in values for word in value.split()))
 
 
-def _policies(specs: Sequence[str]) -> list[str]:
+def specs(text: str) -> list[str]:
+    """Policy specs out of text in which blanks or commas separate them.
+
+    A comma separates parameters, too: what follows one and is ``key=value`` or a number belongs to the spec before.
+    """
+    found: list[str] = []
+    for word in text.split():
+        for nth, piece in enumerate(word.split(",")):
+            if nth and re.fullmatch(r"[\w-]+=[^:]*|[\d.]+", piece):
+                found[-1] += "," + piece
+            elif piece:
+                found.append(piece)
+    return found
+
+
+def _policies(given: Sequence[str]) -> list[str]:
     from confkv.policies import parse_policy
 
-    words = _words(specs)
+    words = [spec for text in given for spec in specs(text)]
     if not words:
         raise TaskError('--policies names none; write for example --policies "full window:512 confkv"')
     return list(dict.fromkeys(parse_policy(word).spec for word in words))
