@@ -29,7 +29,7 @@ from tasks.signals import handled
 
 @dataclass(frozen=True)
 class Options:
-    """What a grid is asked to do; see ``confkv eval --help`` for each. A policy or history may be several in one text."""
+    """What a grid is asked to do; see ``confkv eval --help`` for each. A text may name several policies."""
 
     suite: str
     policies: Sequence[str] = ("full", "confkv")
