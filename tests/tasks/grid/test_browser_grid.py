@@ -10,22 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
-from envs.chromium import find_chromium
-from envs.errors import EnvError
 from tasks.cli import app
 from tasks.grid.log import read_lines
 from tasks.grid.suites import suite
 
-
-def has_chromium() -> bool:
-    try:
-        find_chromium()
-    except EnvError:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(not has_chromium(), reason="no Chromium on this machine")
+pytestmark = pytest.mark.usefixtures("browser")
 
 
 def test_a_killed_browser_is_one_episode_lost(
