@@ -66,7 +66,7 @@ class TaskSpec(TypedDict, total=False):
     """What a worker needs to begin an episode: a page (``url``) or a BrowserGym task.
 
     ``more_urls`` are opened in further tabs; ``images`` are addresses of pictures that belong to the goal; a host in
-    ``hosts`` is reached at its "ADDRESS:PORT".
+    ``hosts`` is reached at its "ADDRESS:PORT"; ``geolocation`` (degrees) is where the browser says it is.
     """
 
     goal: str
@@ -77,6 +77,7 @@ class TaskSpec(TypedDict, total=False):
     browsergym: str
     seed: int
     viewport: dict[str, int]
+    geolocation: dict[str, float]
     hosts: dict[str, str]
 
 

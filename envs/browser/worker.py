@@ -79,6 +79,8 @@ class Worker:
         options["device_scale_factor"] = 2 if viewport["width"] < 500 else 1
         if self.gym:
             options |= self.gym.context_options
+        if spec.get("geolocation"):
+            options |= {"geolocation": spec["geolocation"], "permissions": ["geolocation"]}
         if spec.get("logins"):
             options["storage_state"] = signed_in(browser, spec["logins"])
         self.context = browser.new_context(**options)

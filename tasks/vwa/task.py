@@ -56,7 +56,7 @@ class VwaTask:
         first, *more = self.config.start_urls
         size = self.config.viewport_size
         given = size.model_dump(exclude_none=True) if size is not None else {}
-        return {
+        spec: TaskSpec = {
             "goal": self.config.intent,
             "url": first,
             "more_urls": more,
@@ -66,6 +66,9 @@ class VwaTask:
             "hosts": dict(self.sites.hosts),
             "seed": seed,
         }
+        if self.config.geolocation:
+            spec["geolocation"] = self.config.geolocation
+        return spec
 
     def score(self, answer: str | None) -> tuple[float, bool]:
         """Nothing is scored before the end."""

@@ -81,16 +81,16 @@ class FakePage:
 
 @pytest.fixture(scope="module")
 def theirs() -> Any:
-    module = official.load()
-    module.requests = SimpleNamespace(get=lambda url, stream: SimpleNamespace(raw=io.BytesIO(IMAGES[url])))
-    return module
+    return official.load()
 
 
 class Both:
     """Scores a task by both."""
 
-    def __init__(self, theirs: Any, folder: Path) -> None:
-        self.theirs, self.folder = theirs, folder
+    def __init__(self, theirs: Any, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.theirs, self.folder, self.patch = theirs, folder, patch
+        served = SimpleNamespace(get=lambda url, stream: SimpleNamespace(raw=io.BytesIO(IMAGES[url])))
+        patch.setattr(theirs, "requests", served)
 
     def __call__(
         self,
@@ -208,7 +208,7 @@ def all_requirements(both: Both) -> None:
 @difference("fuzzy-alternatives")
 def fuzzy_alternatives(both: Both) -> None:
     judge = SimpleNamespace(same_answer=lambda question, reference, answer: reference == answer)
-    both.theirs.llm_fuzzy_match = lambda answer, reference, question: float(reference == answer)
+    both.patch.setattr(both.theirs, "llm_fuzzy_match", lambda answer, reference, question: float(reference == answer))
     required = {"fuzzy_match": "a cat |OR| a kitten"}
     page = FakePage({"content": "a kitten"})
     assert both(look({"required_contents": required}), page=page, helpers=Helpers(judge=judge)) == (1.0, 0.0)
@@ -218,7 +218,8 @@ def fuzzy_alternatives(both: Both) -> None:
 def own_comments(both: Both) -> None:
     """A post by mira, a comment by someone else, none by mira: ours looks at comments only (tested in a browser)."""
     post = {"username": "mira", "net_score": 1, "content": "by someone else", "time": "2023", "children": []}
-    both.theirs.helpers.datetime = SimpleNamespace(min=SimpleNamespace(replace=lambda tzinfo: ""))
+    earliest = SimpleNamespace(min=SimpleNamespace(replace=lambda tzinfo: ""))
+    both.patch.setattr(both.theirs.helpers, "datetime", earliest)
     locator = "func:reddit_get_latest_comment_content_by_username(__page__, 'mira')"
     target = {"locator": locator, "required_contents": {"exact_match": "by someone else"}}
     page = FakePage({"buildCommentTree": post})
@@ -249,8 +250,8 @@ def crash(both: Both) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, _, _ in DIFFERENCES])
-def test_each_listed_difference(name: str, theirs: Any, tmp_path: Path) -> None:
-    TESTS[name](Both(theirs, tmp_path))
+def test_each_listed_difference(name: str, theirs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    TESTS[name](Both(theirs, tmp_path, monkeypatch))
 
 
 def test_nothing_is_tested_that_is_not_listed() -> None:

@@ -188,6 +188,13 @@ def test_start_tabs_viewport_and_input_images(play: Play) -> None:
         play.begin(image="__HOMEPAGE__/images/none.png")
 
 
+def test_where_the_browser_says_it_is(play: Play, site: SmallSite, sites: SiteMap) -> None:
+    here = replace(sites, urls={"shopping": f"http://127.0.0.1:{site.port}"})  # only a safe address is told
+    play.begin(here, geolocation={"latitude": 40.5, "longitude": -80.0})
+    asks = "() => new Promise(say => navigator.geolocation.getCurrentPosition(place => say(place.coords.latitude)))"
+    assert play.env._look({"op": "probe", "name": "evaluate", "args": [None, asks]}) == {"value": 40.5}
+
+
 def test_an_account_logs_in_once_and_again_when_the_site_has_forgotten_it(
     play: Play, site: SmallSite, sites: SiteMap
 ) -> None:
