@@ -12,11 +12,10 @@ from envs.errors import EnvError
 from envs.records import Task
 from tasks.demo.task import SUMMARY, ShopTask
 from tasks.errors import TaskError
-from tasks.vwa.load import official_tasks
-from tasks.vwa.sites import VARIABLES, official_sites
-from tasks.vwa.task import VwaTask
+from tasks.grid.vwa import MINI, OFFICIAL, mini, official
+from tasks.vwa.schema import VwaTaskConfig
+from tasks.vwa.sites import VARIABLES
 
-OFFICIAL = "visualwebarena"
 DEMOS: dict[str, tuple[Callable[[], Task], str]] = {"demo/shop": (ShopTask, SUMMARY)}
 
 
@@ -30,9 +29,15 @@ def list_tasks() -> list[tuple[str, str]]:
     for name in miniwob:
         short = name.removeprefix("browsergym/miniwob.")
         tasks.append((f"miniwob/{short}", f"MiniWoB: {short.replace('-', ' ')}"))
+    tasks += [_line(*item) for item in mini().configs.items()]
     if any(os.environ.get(name) for name in VARIABLES):  # without sites there is nothing to play on
-        tasks += [(f"{OFFICIAL}/{task.task_id}", " ".join(task.intent.split())[:80]) for task in official_tasks()]
+        tasks += [_line(*item) for item in official().configs.items()]
     return tasks
+
+
+def _line(name: str, config: VwaTaskConfig) -> tuple[str, str]:
+    intent = " ".join(config.intent.split())
+    return name, f"{'+'.join(config.sites)}: {intent[:80]}{'…' if len(intent) > 80 else ''}"
 
 
 def make_env(
@@ -55,23 +60,26 @@ def make_env(
         near = difflib.get_close_matches(task_id.strip(), [name for name, _ in list_tasks()], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else "`confkv tasks` lists them"
         raise TaskError(f"there is no task {task_id!r}; {hint}")
-    return BrowserEnv(
-        task,
-        seed=seed,
-        headed=headed,
-        screenshots=screenshots,
-        count_tokens=count_tokens,
-        max_tokens=max_tokens,
-    )
+    try:
+        return BrowserEnv(
+            task,
+            seed=seed,
+            headed=headed,
+            screenshots=screenshots,
+            count_tokens=count_tokens,
+            max_tokens=max_tokens,
+        )
+    except BaseException:
+        task.close()
+        raise
 
 
 def _task(name: str) -> Task | None:
     if name in DEMOS:
         return DEMOS[name][0]()
-    if name.startswith(OFFICIAL + "/"):
-        number = name.removeprefix(OFFICIAL + "/")
-        config = next((task for task in official_tasks() if str(task.task_id) == number), None)
-        return VwaTask(config, official_sites()) if config is not None else None
+    for prefix, suite_of in ((MINI, mini), (OFFICIAL, official)):
+        if name.startswith(prefix + "/"):
+            return suite_of().task(name)
     full = gym_id(name)
     suite = full.removeprefix("browsergym/").partition(".")[0]
     if name.startswith("browsergym/") or suite == "miniwob":

@@ -101,7 +101,7 @@ SUITES: dict[str, Callable[[], Suite] | str] = {
     "demo": _demo,
     "miniwob": _miniwob,
     "vwa-mini": "tasks.grid.vwa:mini",
-    "visualwebarena": "tasks.grid.vwa:official",
+    "visualwebarena": "tasks.grid.vwa:reachable",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from tasks.errors import TaskError
@@ -14,6 +15,7 @@ from tasks.vwa.schema import VwaTaskConfig
 from tasks.vwa.sites import VARIABLES, SiteMap, embedded_sites, official_sites
 from tasks.vwa.task import VwaTask
 
+MINI, OFFICIAL = "vwa-mini", "visualwebarena"
 Opened = tuple[SiteMap, Callable[[], None]]
 """Sites, and what frees them when the episode's environment is closed."""
 
@@ -35,7 +37,7 @@ class VwaSuite:
         oracle: Callable[[VwaTaskConfig], ScriptedAgent | None] = lambda config: None,
     ) -> None:
         self.name, self._open, self._oracle = name, open_sites, oracle
-        self._configs = {f"{name}/{config.task_id}": config for config in configs}
+        self.configs = {f"{name}/{config.task_id}": config for config in configs}
 
     def tasks(self) -> Sequence[TaskInfo]:
         """See :class:`tasks.grid.suites.Suite`. A task on several sites counts with the first."""
@@ -43,8 +45,23 @@ class VwaSuite:
 
         find_chromium()
         return [
-            TaskInfo(task_id, config.sites[0], config.overall_difficulty) for task_id, config in self._configs.items()
+            TaskInfo(task_id, config.sites[0], config.overall_difficulty) for task_id, config in self.configs.items()
         ]
+
+    def task(self, task_id: str) -> VwaTask | None:
+        """The task on its sites, which are freed when it is closed; None where the suite has none of this id.
+
+        Raises:
+            TaskError: a site that the task needs has no address.
+        """
+        if task_id not in self.configs:
+            return None
+        sites, close = self._open()
+        try:
+            return VwaTask(self.configs[task_id], sites, close=close)
+        except BaseException:
+            close()
+            raise
 
     def make_env(self, task_id: str, **options: Any) -> Any:
         """See :class:`tasks.grid.suites.Suite`.
@@ -52,34 +69,40 @@ class VwaSuite:
         Raises:
             TaskError: a site that the task needs has no address.
         """
-        from envs.browser import BrowserEnv
+        from tasks.resolve import make_env
 
-        sites, close = self._open()
-        try:
-            return BrowserEnv(VwaTask(self._configs[task_id], sites, close=close), **options)
-        except BaseException:
-            close()
-            raise
+        return make_env(task_id, **options)
 
     def oracle(self, task_id: str, seed: int) -> ScriptedAgent | None:
         """See :class:`tasks.grid.suites.Suite`."""
-        return self._oracle(self._configs[task_id])
+        return self._oracle(self.configs[task_id])
 
 
+@cache
 def official() -> VwaSuite:
+    """The official tasks, whether or not their sites have an address.
+
+    Raises:
+        TaskError: the tasks are not installed.
+    """
+    return VwaSuite(OFFICIAL, official_tasks(), lambda: (official_sites(), lambda: None))
+
+
+def reachable() -> VwaSuite:
     """The official tasks whose sites have an address here.
 
     Raises:
         TaskError: the tasks are not installed, or no site has an address.
     """
     sites = official_sites()
-    played = [config for config in official_tasks() if set(config.sites) <= set(sites.urls)]
+    played = [config for config in official().configs.values() if set(config.sites) <= set(sites.urls)]
     if not played:
         names = ", ".join(VARIABLES)
         raise TaskError(f"no site of VisualWebArena has an address; export {names}; see `confkv doctor --vwa`")
-    return VwaSuite("visualwebarena", played, lambda: (sites, lambda: None))
+    return VwaSuite(OFFICIAL, played, lambda: (sites, lambda: None))
 
 
+@cache
 def mini() -> VwaSuite:
     """75 tasks on the sites in this package; each episode has a server and a database of its own."""
     from tasks.sites import Sites
@@ -93,4 +116,4 @@ def mini() -> VwaSuite:
         made = Sites(SEED)
         return embedded_sites(made, account), made.close
 
-    return VwaSuite("vwa-mini", load_tasks(FILE), opened, oracle)
+    return VwaSuite(MINI, load_tasks(FILE), opened, oracle)

@@ -18,7 +18,7 @@ def test_official_tasks_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VWA_CLASSIFIEDS", "http://ads.test")
     listed = dict(list_tasks())
     assert sum(name.startswith("visualwebarena/") for name in listed) == 910
-    assert listed["visualwebarena/0"].startswith("Find me the cheapest blue kayak")
+    assert listed["visualwebarena/0"].startswith("classifieds: Find me the cheapest blue kayak")
     env = make_env("visualwebarena/0")
     assert env.task.config.start_urls == ["http://ads.test"] and env.max_repeats == 5
     env.close()
