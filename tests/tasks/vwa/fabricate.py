@@ -162,6 +162,13 @@ def _by_function(locator: str, text: str) -> list[dict[str, Any]] | None:
     return None
 
 
+def reviewed(locator: str, text: str) -> dict[str, Any]:
+    """What the newest review of a product has to be for a locator that asks the shop for it."""
+    if "rating" in locator:
+        return {"ratings": [{"rating_name": "Rating", "percent": text}]}
+    return {"nickname" if "author" in locator else "detail": text}
+
+
 def page(found: list[dict[str, Any]]) -> str:
     """The page that holds all of these parts; scripts build it, as markup would be mended by the parser."""
     script = BUILD.replace("PARTS", json.dumps(found).replace("</", "<\\/"))
