@@ -40,7 +40,7 @@ def run_episode(
     temperature: float = 0.0,
     on_event: Event | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    max_repeats: int = MAX_USELESS,
+    max_repeats: int | None = None,
 ) -> EpisodeResult:
     """Play one episode in a fresh session.
 
@@ -49,13 +49,14 @@ def run_episode(
 
     An environment that has a ``finish`` (one that is scored when all is over) is asked once, at the end: with the
     answer, or with None where the episode ended otherwise. What the loop itself says is never an answer.
-    ``max_repeats`` is how often the same actions may be without effect on one page.
+    ``max_repeats`` is how often the same actions may be without effect on one page: by default what the environment
+    says (its ``max_repeats``), else 3.
 
     Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first
     page gives "error". An error of the environment's reset is raised, as nothing was played.
     """
     episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event, clock)
-    episode.max_repeats = max_repeats
+    episode.max_repeats = max_repeats or getattr(env, "max_repeats", None) or MAX_USELESS
     try:
         episode.reset()
         reason = episode.play()

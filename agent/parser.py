@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.actions import ACTIONS, DIRECTIONS, MAX_ACTIONS, ActionSpec, Param, format_action
+from agent.official import read_official
 from agent.scan import Argument, Bare, ScanError, Scanner, whole
 
 # Names that models bring from elsewhere, and the action that is meant.
@@ -67,6 +68,9 @@ def parse_reply(text: str) -> ParsedReply:
     thinking, body = split_thinking(whole(text).replace("\r\n", "\n"))
     if not body.strip():
         return ParsedReply(thinking, error=f"The reply had thoughts but no action. {_how()}")
+    if not _own_calls(body) and (written := read_official(body)):
+        thought = "\n".join(part for part in (thinking, body.partition("```")[0].strip()) if part)
+        return ParsedReply(thought if "```" in body else thinking, written[:MAX_ACTIONS], None, written[MAX_ACTIONS:])
     actions: list[dict[str, Any]] = []
     error: str | None = None
     first, position = len(body), 0
@@ -93,8 +97,8 @@ def parse_reply(text: str) -> ParsedReply:
     if not actions and error is None:
         spoken, calls = _SPOKEN.search(body), _json_calls(body)
         if calls:
-            written = parse_reply(calls)
-            return ParsedReply(thinking, written.actions, written.error, written.extra)
+            called = parse_reply(calls)
+            return ParsedReply(thinking, called.actions, called.error, called.extra)
         if spoken:
             first = spoken.start()
             actions.append({"name": spoken["name"].lower(), "args": {"id": spoken["id"]}})
@@ -149,6 +153,11 @@ def _how() -> str:
 def _known(name: str) -> ActionSpec | None:
     found = _BY_SQUASHED.get(name.lower().replace("_", ""))
     return ACTIONS[found] if found else None
+
+
+def _own_calls(body: str) -> bool:
+    """Whether a line of the reply begins with a call of ours."""
+    return any(_known(match["name"]) for match in _HEAD.finditer(body))
 
 
 def _calls(body: str) -> list[tuple[str, int, int]]:

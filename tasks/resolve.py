@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 
 from envs.browser import BrowserEnv
@@ -11,7 +12,11 @@ from envs.errors import EnvError
 from envs.records import Task
 from tasks.demo.task import SUMMARY, ShopTask
 from tasks.errors import TaskError
+from tasks.vwa.load import official_tasks
+from tasks.vwa.sites import VARIABLES, official_sites
+from tasks.vwa.task import VwaTask
 
+OFFICIAL = "visualwebarena"
 DEMOS: dict[str, tuple[Callable[[], Task], str]] = {"demo/shop": (ShopTask, SUMMARY)}
 
 
@@ -25,6 +30,8 @@ def list_tasks() -> list[tuple[str, str]]:
     for name in miniwob:
         short = name.removeprefix("browsergym/miniwob.")
         tasks.append((f"miniwob/{short}", f"MiniWoB: {short.replace('-', ' ')}"))
+    if any(os.environ.get(name) for name in VARIABLES):  # without sites there is nothing to play on
+        tasks += [(f"{OFFICIAL}/{task.task_id}", " ".join(task.intent.split())[:80]) for task in official_tasks()]
     return tasks
 
 
@@ -40,7 +47,7 @@ def make_env(
     """The environment of a task; ``count_tokens`` measures observations against ``max_tokens``.
 
     Raises:
-        TaskError: there is no such task; the message names the closest ones.
+        TaskError: there is no such task (the message names the closest ones), or a site it needs has no address.
         EnvError: the browser or the task's suite is not installed.
     """
     task = _task(task_id.strip())
@@ -61,6 +68,10 @@ def make_env(
 def _task(name: str) -> Task | None:
     if name in DEMOS:
         return DEMOS[name][0]()
+    if name.startswith(OFFICIAL + "/"):
+        number = name.removeprefix(OFFICIAL + "/")
+        config = next((task for task in official_tasks() if str(task.task_id) == number), None)
+        return VwaTask(config, official_sites()) if config is not None else None
     full = gym_id(name)
     suite = full.removeprefix("browsergym/").partition(".")[0]
     if name.startswith("browsergym/") or suite == "miniwob":

@@ -128,6 +128,11 @@ class BrowserEnv(gymnasium.Env[Observation, Action]):
         self._verdict: tuple[float, str] | None = None
 
     @property
+    def max_repeats(self) -> int | None:
+        """How often an agent may repeat itself in vain by the task's protocol; None where it says nothing of that."""
+        return getattr(self.task, "max_repeats", None)
+
+    @property
     def worker_pid(self) -> int | None:
         """Process id of the worker, None while there is none."""
         return self._process.pid if self._process and self._process.alive else None

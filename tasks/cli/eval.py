@@ -52,14 +52,17 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def evaluate(
-    suite: Annotated[str, typer.Option("--suite", help="demo, miniwob, or another that is installed.")] = "demo",
+    suite: Annotated[
+        str,
+        typer.Option("--suite", help="demo, miniwob, vwa-mini or visualwebarena (whose sites VWA_* variables name)."),
+    ] = "demo",
     policies: Annotated[
         list[str] | None,
         typer.Option(
             "--policies",
             "-p",
-            help='Specs separated by blanks, as in "full window:512 confkv:tau=0.5,n_low=256"; may be given several '
-            'times. Default: "full confkv".',
+            help='Specs separated by blanks or commas, as in "full window:512 confkv:tau=0.5,n_low=256" or '
+            'full,window:512,h2o; may be given several times. Default: "full confkv".',
         ),
     ] = None,
     model: Annotated[

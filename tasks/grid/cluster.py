@@ -88,9 +88,9 @@ def play_on_ray(plan: Plan, keys: list[Key], log: GridLog, progress: GridProgres
     if not count:
         return
     address = plan.options.ray
-    given: dict[str, Any] = {"num_cpus": count} if address == "local" else {}
+    given: dict[str, Any] = {"num_cpus": count, "include_dashboard": False} if address == "local" else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error", include_dashboard=False, **given)
+        ray.init(address=address, log_to_driver=False, logging_level="error", **given)
     except (ConnectionError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0][:200]
         raise TaskError(f"no Ray cluster at {address} ({why}); start one with `ray start --head`") from error

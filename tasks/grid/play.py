@@ -159,7 +159,6 @@ class _Episode:
             temperature=limits.temperature,
             on_event=self._event,
             clock=self.meter.clock,
-            max_repeats=player.suite.max_repeats,
         )
 
     def _scripted(self) -> ScriptedAgent:

@@ -22,7 +22,7 @@ def spoken(seconds: float) -> str:
 def outcome(line: Line) -> str:
     """How an episode went, in one line."""
     verdict = "success" if line.success else f"no success ({line.reason})"
-    told = [f"{verdict}, {line.turns} turns, {line.seconds.total:.1f} s"]
+    told = [f"{verdict}, {line.turns} turn{'s' if line.turns != 1 else ''}, {line.seconds.total:.1f} s"]
     if line.kv.peak_bytes:
         told.append(f"peak KV {megabytes(line.kv.peak_bytes)}")
     if line.error:

@@ -29,7 +29,7 @@ from tasks.signals import handled
 
 @dataclass(frozen=True)
 class Options:
-    """What a grid is asked to do; see ``confkv eval --help`` for each. Lists hold blank-separated words, too."""
+    """What a grid is asked to do; see ``confkv eval --help`` for each. A text may name several policies."""
 
     suite: str
     policies: Sequence[str] = ("full", "confkv")
@@ -124,14 +124,29 @@ def prepare(options: Options) -> Plan:
 
 
 def _words(values: Sequence[str]) -> list[str]:
-    """The blank-separated words of all values, each once."""
-    return list(dict.fromkeys(word for value in values for word in value.split()))
+    """The words of all values, which blanks or commas separate, each once."""
+    return list(dict.fromkeys(word for value in values for word in value.replace(",", " ").split()))
 
 
-def _policies(specs: Sequence[str]) -> list[str]:
+def specs(text: str) -> list[str]:
+    """Policy specs out of text in which blanks or commas separate them.
+
+    A comma separates parameters, too: what follows one and is ``key=value`` or a number belongs to the spec before.
+    """
+    found: list[str] = []
+    for word in text.split():
+        for nth, piece in enumerate(word.split(",")):
+            if nth and re.fullmatch(r"[\w-]+=[^:]*|[\d.]+", piece):
+                found[-1] += "," + piece
+            elif piece:
+                found.append(piece)
+    return found
+
+
+def _policies(given: Sequence[str]) -> list[str]:
     from confkv.policies import parse_policy
 
-    words = _words(specs)
+    words = [spec for text in given for spec in specs(text)]
     if not words:
         raise TaskError('--policies names none; write for example --policies "full window:512 confkv"')
     return list(dict.fromkeys(parse_policy(word).spec for word in words))
@@ -146,7 +161,8 @@ def choose(tasks: Sequence[TaskInfo], filter: str, limit: int) -> list[TaskInfo]
         TaskError: a word names no task.
     """
     wanted: set[str] = set()
-    for word in filter.split():
+    words = _words([filter])
+    for word in words:
         low = word.casefold()
         exact = [task.id for task in tasks if task.id.casefold() == low]
         found = exact or [
@@ -157,7 +173,7 @@ def choose(tasks: Sequence[TaskInfo], filter: str, limit: int) -> list[TaskInfo]
         if not found:
             raise TaskError(f"--tasks {word} names no task of the suite; ids are such as {tasks[0].id}")
         wanted.update(found)
-    kept = [task for task in tasks if not filter.split() or task.id in wanted]
+    kept = [task for task in tasks if not words or task.id in wanted]
     if not limit or limit >= len(kept):
         return kept
     sites = [[task for task in kept if task.site == site] for site in dict.fromkeys(task.site for task in kept)]

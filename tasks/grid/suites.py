@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.loop import MAX_USELESS
 from tasks.errors import TaskError
 from tasks.grid.agents import ScriptedAgent
 
@@ -22,13 +21,9 @@ class TaskInfo:
 
 
 class Suite(Protocol):
-    """Tasks that are played and scored in one way. Used from several threads at a time.
-
-    ``max_repeats`` is how often the same actions of a model may be without effect on one page.
-    """
+    """Tasks that are played and scored in one way. Used from several threads at a time."""
 
     name: str
-    max_repeats: int
 
     def tasks(self) -> Sequence[TaskInfo]:
         """All tasks, in the suite's order.
@@ -55,8 +50,6 @@ class Suite(Protocol):
 
 class ResolvedSuite:
     """Tasks that ``confkv run --task`` knows by ids that begin with ``NAME/``."""
-
-    max_repeats = MAX_USELESS
 
     def __init__(
         self,
@@ -107,7 +100,7 @@ def _miniwob() -> Suite:
 SUITES: dict[str, Callable[[], Suite] | str] = {
     "demo": _demo,
     "miniwob": _miniwob,
-    "vwa-mini": "tasks.sites.suite:vwa_mini",
+    "vwa-mini": "tasks.grid.vwa:mini",
     "visualwebarena": "tasks.grid.vwa:official",
 }
 

@@ -1,17 +1,19 @@
-"""VisualWebArena as suites: the official tasks on the official sites, whose addresses the ``VWA_*`` variables give."""
+"""VisualWebArena as suites: the official tasks on the sites that ``VWA_*`` variables name, ours on our own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tasks.errors import TaskError
 from tasks.grid.agents import ScriptedAgent
 from tasks.grid.suites import TaskInfo
-from tasks.vwa.load import official_tasks
+from tasks.vwa.load import load_tasks, official_tasks
+from tasks.vwa.logins import Account
 from tasks.vwa.schema import VwaTaskConfig
-from tasks.vwa.sites import VARIABLES, SiteMap, official_sites
-from tasks.vwa.task import MAX_REPEATS, VwaTask
+from tasks.vwa.sites import VARIABLES, SiteMap, embedded_sites, official_sites
+from tasks.vwa.task import VwaTask
 
 Opened = tuple[SiteMap, Callable[[], None]]
 """Sites, and what frees them when the episode's environment is closed."""
@@ -23,17 +25,15 @@ class VwaSuite:
     Args:
         configs: the tasks; the id of one is ``NAME/NUMBER``.
         open_sites: called for each episode.
-        oracle: solves the task of this number, None where it cannot.
+        oracle: an agent that solves a task, None where there is none.
     """
-
-    max_repeats = MAX_REPEATS
 
     def __init__(
         self,
         name: str,
         configs: Sequence[VwaTaskConfig],
         open_sites: Callable[[], Opened],
-        oracle: Callable[[int], ScriptedAgent | None] = lambda number: None,
+        oracle: Callable[[VwaTaskConfig], ScriptedAgent | None] = lambda config: None,
     ) -> None:
         self.name, self._open, self._oracle = name, open_sites, oracle
         self._configs = {f"{name}/{config.task_id}": config for config in configs}
@@ -64,7 +64,7 @@ class VwaSuite:
 
     def oracle(self, task_id: str, seed: int) -> ScriptedAgent | None:
         """See :class:`tasks.grid.suites.Suite`."""
-        return self._oracle(self._configs[task_id].task_id)
+        return self._oracle(self._configs[task_id])
 
 
 def official() -> VwaSuite:
@@ -79,3 +79,19 @@ def official() -> VwaSuite:
         names = ", ".join(VARIABLES)
         raise TaskError(f"no site of VisualWebArena has an address; export {names}; see `confkv doctor --vwa`")
     return VwaSuite("visualwebarena", played, lambda: (sites, lambda: None))
+
+
+def mini() -> VwaSuite:
+    """75 tasks on the sites in this package; each episode has a server and a database of its own."""
+    import tasks.sites
+    from tasks.sites import Sites
+    from tasks.sites.oracle import oracle
+    from tasks.sites.store import PASSWORD, USERNAME
+
+    account = Account(USERNAME, PASSWORD)
+
+    def opened() -> Opened:
+        made = Sites()
+        return embedded_sites(made, account), made.close
+
+    return VwaSuite("vwa-mini", load_tasks(Path(tasks.sites.__file__).with_name("vwa_mini.json")), opened, oracle)

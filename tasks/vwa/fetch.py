@@ -37,3 +37,19 @@ def fetch(
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise FetchError(f"{url} does not answer ({str(reason) or type(error).__name__})") from error
+
+
+def status(url: str, *, timeout: float) -> int:
+    """The HTTP status that an address answers with, errors included; redirects are followed.
+
+    Raises:
+        FetchError: the address is none, or nothing answers within ``timeout`` seconds.
+    """
+    try:
+        fetch(url, timeout=timeout)
+    except FetchError as error:
+        cause = error.__cause__
+        if isinstance(cause, urllib.error.HTTPError):
+            return cause.code
+        raise
+    return 200

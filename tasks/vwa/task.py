@@ -14,7 +14,7 @@ from tasks.vwa.sites import SiteMap
 VIEWPORT = {"width": 1280, "height": 2048}  # CSS pixels, the official protocol's
 MAX_TURNS = 30
 MAX_PARSE_FAILURES = 3
-MAX_REPEATS = 5  # equal actions that end an episode
+MAX_REPEATS = 5  # times that the same action may be without effect
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ class VwaTask:
     Raises:
         TaskError: a site the task needs has no address.
     """
+
+    max_repeats = MAX_REPEATS
 
     def __init__(
         self,

@@ -107,7 +107,6 @@ class FakeOracle:
 
 class FakeSuite:
     name = "fake"
-    max_repeats = 3
 
     def tasks(self) -> Sequence[TaskInfo]:
         return TASKS

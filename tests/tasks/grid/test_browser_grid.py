@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from envs.chromium import find_chromium
-from envs.errors import EnvError
 from tasks.cli import app
 from tasks.grid.log import read_lines
 from tasks.grid.suites import suite
 
-
-def has_chromium() -> bool:
-    try:
-        find_chromium()
-    except EnvError:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(not has_chromium(), reason="no Chromium on this machine")
+pytestmark = pytest.mark.usefixtures("browser")
 
 
 def test_a_killed_browser_is_one_episode_lost(
@@ -59,14 +49,24 @@ def test_a_killed_browser_is_one_episode_lost(
     assert printed == json.loads((out / "summary.json").read_text())
 
 
-def test_nothing_is_won_by_doing_nothing(tmp_path: Path) -> None:
+def test_the_embedded_suite_is_played_and_scored_at_the_end(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert app.invoke(["eval", "--suite", "demo", "--agent", "noop", "--out", str(out)]) == 0
-    (line,) = read_lines(out / "results.jsonl")
-    assert (line.reason, line.success, line.turns) == ("answer", False, 1)
+    arguments = ["eval", "--suite", "vwa-mini", "--tasks", "vwa-mini/101", "--out"]
+    assert app.invoke([*arguments, str(out), "--agent", "oracle"]) == 0
+    assert app.invoke([*arguments, str(tmp_path / "idle"), "--agent", "noop"]) == 0
+    (solved,) = read_lines(out / "results.jsonl")
+    (idle,) = read_lines(tmp_path / "idle" / "results.jsonl")
+    assert (solved.success, solved.raw_reward, solved.reason, solved.site) == (True, 1.0, "answer", "classifieds")
+    assert (idle.success, idle.raw_reward, idle.reason, idle.answer) == (False, 0.0, "answer", "")
+    assert idle.score_reason and idle.score_reason in unescape((tmp_path / "idle" / "report.html").read_text())
 
 
 def test_the_suites_know_their_tasks() -> None:
+    mini = suite("vwa-mini").tasks()
+    assert len(mini) == 75 and {task.difficulty for task in mini} == {"easy", "medium", "hard"}
+    assert {site: sum(task.site == site for task in mini) for site in ("classifieds", "shopping", "forum")} == {
+        "classifieds": 25, "shopping": 25, "forum": 25
+    }  # fmt: skip
     demo, miniwob = suite("demo"), suite("miniwob")
     assert [(task.id, task.site, task.difficulty) for task in demo.tasks()] == [("demo/shop", "shop", "easy")]
     ids = [task.id for task in miniwob.tasks()]

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from envs.chromium import find_chromium
-from envs.errors import EnvError
 from tasks.errors import TaskError
 from tasks.grid.log import read_lines
 from tasks.grid.records import RESULTS_FILE, TRACES, Line
@@ -159,17 +157,9 @@ def test_no_ray_and_no_cluster(on: Any) -> None:
         on(FakeRay(), address="nowhere:1", resume=True)
 
 
-def has_chromium() -> bool:
-    try:
-        find_chromium()
-    except EnvError:
-        return False
-    return True
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (pip install 'confkv[ray]')")
-@pytest.mark.skipif(not has_chromium(), reason="no Chromium on this machine")
+@pytest.mark.usefixtures("browser")
 def test_a_cluster_of_this_machine(tmp_path: Path) -> None:
     options: dict[str, Any] = {"agent": "oracle", "seeds": 3, "workers": 2}
     run(prepare(Options("demo", out=tmp_path / "here", **options)), plain=True)

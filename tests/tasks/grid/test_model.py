@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,8 @@ def test_other_weights_are_not_mixed_in(played: tuple[Path, list[Line]], bench_m
 class TestTurns:
     """Sessions take turns at the model."""
 
-    def test_one_pass_at_a_time_and_waiting_is_counted(self) -> None:
-        lock, busy, most = threading.Lock(), [0], [0]
+    def test_one_pass_at_a_time(self) -> None:
+        busy, most = [0], [0]
 
         class Slow:
             stats, steps, seen = None, (), 0
@@ -146,11 +147,10 @@ class TestTurns:
             def extend(self, ids: list[int], segment: str) -> None:
                 busy[0] += 1
                 most[0] = max(most[0], busy[0])
-                threading.Event().wait(0.02)
+                time.sleep(0.02)
                 busy[0] -= 1
 
-        meters = [Meter() for _ in range(3)]
-        stop = threading.Event()
+        lock, stop, meters = threading.Lock(), threading.Event(), [Meter() for _ in range(3)]
         sessions = [SharedSession(Slow(), lock, meter, stop) for meter in meters]
         threads = [threading.Thread(target=session.extend, args=([1, 2],)) for session in sessions]
         for thread in threads:
@@ -158,8 +158,37 @@ class TestTurns:
         for thread in threads:
             thread.join()
         assert most == [1] and [meter.fed for meter in meters] == [2, 2, 2]
-        waited = sorted(meter.waited for meter in meters)
-        assert waited[0] < 0.015 and waited[1] > 0.01 and waited[2] > 0.03
+
+    def test_waiting_is_counted_and_the_clock_stands_still(self) -> None:
+        asked, lock = threading.Event(), threading.Lock()
+
+        class Door:
+            """A lock that tells when somebody stands before it."""
+
+            def __enter__(self) -> None:
+                asked.set()
+                lock.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                lock.release()
+
+        class Quick:
+            def extend(self, ids: list[int], segment: str) -> None:
+                """Takes no time."""
+
+        meter = Meter()
+        session = SharedSession(Quick(), Door(), meter, threading.Event())  # type: ignore[arg-type]
+        before, begun = meter.clock(), time.perf_counter()
+        lock.acquire()
+        thread = threading.Thread(target=session.extend, args=([1],))
+        thread.start()
+        assert asked.wait(10)
+        time.sleep(0.05)
+        lock.release()
+        thread.join()
+        went = time.perf_counter() - begun
+        assert 0.05 <= meter.waited <= went
+        assert meter.clock() - before <= time.perf_counter() - begun - 0.05
 
     def test_the_model_is_free_between_two_tokens(self, loaded: Any) -> None:
         shared = SharedModel(loaded)

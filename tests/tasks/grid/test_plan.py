@@ -14,7 +14,7 @@ from tasks.errors import TaskError
 from tasks.grid import suites
 from tasks.grid.agents import NoopAgent, RandomAgent, element
 from tasks.grid.play import trace_name
-from tasks.grid.run import Options, choose, prepare
+from tasks.grid.run import Options, choose, prepare, specs
 from tasks.grid.suites import TaskInfo, suite
 from tasks.vwa.load import official_tasks
 from tasks.vwa.sites import VARIABLES
@@ -50,6 +50,7 @@ class TestChoice:
             ("a-", 2, ["s/a-0", "s/a-1"]),
             ("c-3 A-1", 0, ["s/a-1", "s/c-3"]),
             ("s/*-2", 0, ["s/a-2", "s/b-2", "s/c-2"]),
+            ("c-3,s/a-1", 0, ["s/a-1", "s/c-3"]),
             ("s/b-1", 9, ["s/b-1"]),
         ],
     )
@@ -63,6 +64,20 @@ class TestChoice:
     def test_a_word_that_names_nothing(self) -> None:
         with pytest.raises(TaskError, match=r"--tasks zebra names no task .* such as s/a-0"):
             choose(self.TASKS, "a-1 zebra", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("full window:512", ["full", "window:512"]),
+        ("full,window:512,h2o,confkv-l", ["full", "window:512", "h2o", "confkv-l"]),
+        ("confkv:tau=0.5,n_low=256,full h2o:64", ["confkv:tau=0.5,n_low=256", "full", "h2o:64"]),
+        ("full,confkv-recall:gate=random,rate=.5,h2o:n=9", ["full", "confkv-recall:gate=random,rate=.5", "h2o:n=9"]),
+        (" , full,, ", ["full"]),
+    ],
+)
+def test_blanks_or_commas_separate_policies(text: str, found: list[str]) -> None:
+    assert specs(text) == found
 
 
 BAD = {

@@ -31,7 +31,10 @@ const grow = (parent, chain) => chain.reduce((node, [tag, id, classes, nth]) => 
   const e = add(node, tag, classes); if (id) e.id = id; return e;
 }, parent);
 for (const part of PARTS) {
-  if (part.kind === 'text') grow(document.body, part.chain).append(part.text);
+  if (part.kind === 'text') {
+    const there = part.selector && document.querySelector(part.selector);
+    (there || grow(document.body, part.chain)).append(part.text);
+  }
   if (part.kind === 'attribute') {
     for (let i = 0; i < part.nth; i++) grow(grow(document.body, part.chain), part.inner).setAttribute(part.name, '');
     const outer = grow(document.body, part.chain); outer.append(part.beside || '');
@@ -117,7 +120,7 @@ def parts(target: ProgramHtml, text: str) -> list[dict[str, Any]] | None:
     if not locator:
         return [{"kind": "text", "chain": [["p", "", "", 0]], "text": text}]
     if match := QUERY.match(locator):
-        return [{"kind": "text", "chain": chain(match["a"]), "text": text}]
+        return [{"kind": "text", "selector": match["a"], "chain": chain(match["a"]), "text": text}]
     if match := FOUND.match(locator):
         more = {"beside": match["t"], "inner": chain(match["b"]), "name": match["c"] or ""}
         return [{"kind": "attribute", "nth": 0, "chain": chain(match["a"]), "text": text, **more}]

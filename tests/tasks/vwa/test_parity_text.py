@@ -38,9 +38,8 @@ def tasks_of(kind: str) -> list[VwaTaskConfig]:
 
 
 def without_listed_differences(text: str) -> str:
-    """The text where "full-stop", "single-quotes" and "outer-space" make no difference: those marks stand apart."""
-    text = re.sub(r"(?<=[^\s.])\.(?=['\s])", " . ", text.strip())
-    return re.sub(r"(?<!\S)'(?=\w)(?!(?:s|m|d|ll|re|ve)\b)", "' ", text)
+    """The text where "full-stop" and "outer-space" make no difference: full stops stand apart, no space around it."""
+    return re.sub(r"(?<=[^\s.])\.(?=['\s])", " . ", text.strip())
 
 
 def right_answer(task: VwaTaskConfig, choose: random.Random) -> str:
@@ -112,7 +111,7 @@ def test_words_agree_on_references_glued_into_sentences(theirs: Any) -> None:
             references |= {alternative for entry in lists for alternative in entry.split(OR)}
     short = sorted(each for each in references if len(each) < 30)
     assert len(references) > 900
-    for _ in range(20_000):
+    for _ in range(6_000):
         reference = choose.choice(short)
         other = choose.choice(short) if choose.random() < 0.3 else reference
         before, after = (
@@ -129,7 +128,7 @@ def test_words_agree_on_references_glued_into_sentences(theirs: Any) -> None:
             listed += 1
         held += ours
     print(held, listed)
-    assert 5_000 < held < 15_000 and 0 < listed < 1_000
+    assert 1_500 < held < 4_500 and 0 < listed < 100
 
 
 def test_url_match_agrees(theirs: Any, tmp_path: Path) -> None:
