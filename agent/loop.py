@@ -39,9 +39,13 @@ def run_episode(
     max_new_tokens: int = 256,
     temperature: float = 0.0,
     on_event: Event | None = None,
+    clock: Callable[[], float] = time.perf_counter,
     max_repeats: int | None = None,
 ) -> EpisodeResult:
     """Play one episode in a fresh session.
+
+    ``session`` is a ``confkv`` session, or :class:`agent.reprefill.Reprefill` to feed the whole conversation anew each
+    turn. ``clock`` gives the seconds that turns are timed by.
 
     An environment that has a ``finish`` (one that is scored when all is over) is asked once, at the end: with the
     answer, or with None where the episode ended otherwise. What the loop itself says is never an answer.
@@ -51,7 +55,7 @@ def run_episode(
     Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first
     page gives "error". An error of the environment's reset is raised, as nothing was played.
     """
-    episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event)
+    episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event, clock)
     episode.max_repeats = max_repeats or getattr(env, "max_repeats", None) or MAX_USELESS
     try:
         episode.reset()
@@ -81,7 +85,9 @@ class _Episode:
         temperature: float,
         seed: int,
         on_event: Event | None,
+        clock: Callable[[], float],
     ) -> None:
+        self.clock = clock
         self.env, self.session = env, session
         self.tokenizer = tokenizer
         self.max_turns, self.max_new_tokens = max_turns, max_new_tokens
@@ -108,7 +114,7 @@ class _Episode:
         """Turns until one of them says stop."""
         message = prompts.observation(self.obs, turns_left=self.max_turns)
         for number in range(1, self.max_turns + 1):
-            started = time.perf_counter()
+            started = self.clock()
             record = TurnRecord(number, str(self.obs["url"]), str(self.obs["title"]), str(self.obs["text"]))
             self.result.turn_records.append(record)
             try:
@@ -116,7 +122,7 @@ class _Episode:
                 reason = self._act(record, parsed)
                 record.complete = True
             finally:
-                record.seconds = time.perf_counter() - started
+                record.seconds = self.clock() - started
             self.emit({"type": "turn_end", "turn": number, "stats": self.session.stats})
             if reason:
                 return reason
@@ -152,18 +158,20 @@ class _Episode:
         pieces = self._pieces(message, first=record.turn == 1)
         record.prompt = "".join(piece.text for piece in pieces)
         self.emit({"type": "turn_start", "turn": record.turn, "obs": self.obs, "prompt": record.prompt})
+        fed_from = self.clock()
+
+        def on_token(token: Any) -> None:
+            if record.first_token_seconds is None:
+                record.first_token_seconds = self.clock() - fed_from
+            self.emit({"type": "token", "token": token})
+
         for piece in pieces:
             self.session.extend(piece.ids, segment=piece.segment)
             record.prompt_tokens += len(piece.ids)
         reply = Reply(self.session, self.transcript, self.tokenizer, Grammar(str(self.obs["text"])))
         seed = self.seed * 100_003 + record.turn
         try:
-            reply.sample(
-                self.max_new_tokens,
-                self.temperature,
-                seed,
-                on_token=lambda token: self.emit({"type": "token", "token": token}),
-            )
+            reply.sample(self.max_new_tokens, self.temperature, seed, on_token)
         finally:
             self.last_token = reply.last
             record.reply, record.reply_tokens = reply.text, reply.count
@@ -177,6 +185,8 @@ class _Episode:
                 "text": record.reply,
                 "actions": parsed.actions,
                 "error": parsed.error,
+                "prompt_tokens": record.prompt_tokens,
+                "first_token_seconds": record.first_token_seconds,
             }
         )
         return parsed, reply.cut

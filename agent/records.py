@@ -35,7 +35,8 @@ class TurnRecord:
     runs no more.
     ``complete`` is False for a turn that was interrupted. ``prompt_tokens`` counts the ids fed,
     ``reply_tokens`` those sampled; ``confidence_mean`` is over the latter (None if there were none).
-    ``seconds`` is wall time.
+    ``first_token_seconds`` runs from where the message begins to be fed to the first sampled token, None without one;
+    ``seconds`` is the whole turn. Both are wall time, by the clock that the episode was given.
     """
 
     turn: int
@@ -53,6 +54,7 @@ class TurnRecord:
     actions: list[ActionRecord] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
     complete: bool = False
+    first_token_seconds: float | None = None
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:

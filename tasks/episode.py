@@ -250,22 +250,8 @@ class _Run:
         episode.seconds = Seconds(env=self.env.seconds, load=self.load_seconds, total=total)
         if stats is not None:
             episode.tokens_seen, episode.decode_steps = stats.tokens_seen, stats.decode_steps
-            episode.kv = KV(
-                peak_bytes=stats.peak_bytes,
-                mean_bytes=stats.mean_bytes,
-                full_bytes=stats.full_bytes,
-                bytes=stats.bytes,
-                bytes_by_kind=dict(stats.bytes_by_kind),
-                kept_per_layer=list(stats.kept_per_layer),
-                evictions=stats.evictions,
-                rebases=stats.rebases,
-                host_bytes=stats.host_bytes,
-                recalls=stats.recalls,
-                recalled=stats.recalled,
-                looks=stats.looks,
-            )
-            for part in ("prefill", "decode", "manage", "recall", "look"):
-                setattr(episode.seconds, part, float(stats.seconds.get(part, 0.0)))
+            episode.kv = KV.of(stats)
+            episode.seconds = Seconds.of(stats, env=self.env.seconds, load=self.load_seconds, total=total)
         return episode
 
     def _write(self, episode: Episode) -> None:

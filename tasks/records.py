@@ -48,6 +48,11 @@ class KV(Record):
     recalled: int = 0
     looks: int = 0
 
+    @classmethod
+    def of(cls, stats: Any) -> KV:
+        """From a session's statistics."""
+        return cls(**{name: getattr(stats, name) for name in cls.model_fields})
+
     @property
     def peak_ratio(self) -> float | None:
         """How many times more full KV would have held than this cache at its peak; None before any token."""
@@ -56,7 +61,8 @@ class KV(Record):
 
 class Seconds(Record):
     """Wall time by part: ``prefill``, ``decode``, ``manage``, ``recall`` and ``look`` of the session, ``env`` in the
-    environment, ``load`` of the model (not part of ``total``), ``total`` of the episode."""
+    environment, ``total`` of the episode. Not part of ``total``: ``load`` of the model, and ``wait`` for a model that
+    other episodes were using."""
 
     prefill: float = 0.0
     decode: float = 0.0
@@ -65,7 +71,14 @@ class Seconds(Record):
     look: float = 0.0
     env: float = 0.0
     load: float = 0.0
+    wait: float = 0.0
     total: float = 0.0
+
+    @classmethod
+    def of(cls, stats: Any, **others: float) -> Seconds:
+        """The session's parts from its statistics, the others as given."""
+        parts = ("prefill", "decode", "manage", "recall", "look")
+        return cls(**{part: float(stats.seconds.get(part, 0.0)) for part in parts}, **others)
 
 
 class Settings(Record):
@@ -129,7 +142,8 @@ class ActionRecord(Record):
 class StepLine(Record):
     """One line of ``steps.jsonl``: a turn from the page it saw to what its actions did.
 
-    ``complete`` is False for a turn that was cut short. Bytes and token counts: at the turn's end.
+    ``complete`` is False for a turn that was cut short. Bytes and token counts: at the turn's end. ``prompt_tokens``
+    are the turn's message's, ``first_token_seconds`` run from feeding it to the first sampled token.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -143,6 +157,8 @@ class StepLine(Record):
     parse_error: str | None = None
     actions: list[ActionRecord] = Field(default_factory=list)
     complete: bool = True
+    prompt_tokens: int = 0
+    first_token_seconds: float | None = None
     new_tokens: int = 0
     confidence_mean: float | None = None
     tokens_seen: int = 0
@@ -186,7 +202,7 @@ def read_steps(folder: Path) -> list[StepLine]:
     """The turns of a run's folder, in order; a last line cut by a kill is left out."""
     text = (folder / STEPS_FILE).read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
-    return [StepLine.model_validate_json(line) for line in whole.splitlines() if line.strip()]
+    return [StepLine.model_validate_json(line) for line in whole.split("\n") if line.strip()]
 
 
 def write_atomically(path: Path, data: bytes) -> None:

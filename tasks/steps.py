@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tasks.folder import RecordedEnv, RunFolder
@@ -12,8 +13,11 @@ from tasks.records import ActionRecord, StepLine
 class StepWriter:
     """Turns the loop's events into lines of ``steps.jsonl``."""
 
-    def __init__(self, folder: RunFolder, env: RecordedEnv, session: Any) -> None:
+    def __init__(
+        self, folder: RunFolder, env: RecordedEnv, session: Any, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._folder, self._env, self._session = folder, env, session
+        self._clock = clock
         self._line: StepLine | None = None
         self._since = 0.0
         self._confidences: list[float] = []
@@ -26,7 +30,7 @@ class StepWriter:
         if kind == "turn_start":
             self.flush(complete=False)
             observation = event["obs"]
-            self._since, self._confidences = time.perf_counter(), []
+            self._since, self._confidences = self._clock(), []
             self._line = StepLine(
                 turn=event["turn"],
                 url=observation.get("url", ""),
@@ -46,6 +50,8 @@ class StepWriter:
             self._confidences.append(token.confidence)
         elif kind == "reply":
             line.reply, line.parse_error = event["text"], event.get("error")
+            line.prompt_tokens = int(event.get("prompt_tokens", 0))
+            line.first_token_seconds = event.get("first_token_seconds")
         elif kind == "action":
             self.actions += 1
             line.actions.append(self._action(event))
@@ -59,7 +65,7 @@ class StepWriter:
             return
         stats = self._session.stats
         line.complete = complete
-        line.seconds = round(time.perf_counter() - self._since, 4)
+        line.seconds = round(self._clock() - self._since, 4)
         if self._confidences:
             line.confidence_mean = sum(self._confidences) / len(self._confidences)
         line.tokens_seen = stats.tokens_seen

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from tasks import journal
 from tasks.errors import TaskError
-from tasks.folder import check_folder
 from tasks.records import Record
 
 RESULTS_FILE = "results.jsonl"
-LOCK_FILE = ".lock"
 
 Scalar = int | float | str | bool
 
@@ -65,8 +62,7 @@ class ResultLog(Generic[R]):
     def __init__(self, path: Path, kind: type[R]) -> None:
         self.path = path
         self.rows: dict[str, R] = {}
-        whole = _whole_lines(path)
-        for number, line in enumerate(whole, 1):
+        for number, line in enumerate(journal.whole_lines(path), 1):
             try:
                 row = kind.model_validate_json(line)
             except ValidationError as error:
@@ -87,28 +83,8 @@ class ResultLog(Generic[R]):
 
     def add(self, *rows: R) -> None:
         """New rows; they are on disk before this returns."""
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(row.model_dump_json() + "\n" for row in rows))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise TaskError(f"cannot write {self.path} ({error.strerror or error}); free space") from error
+        journal.append(self.path, [row.model_dump_json() for row in rows])
         self.rows.update((row.identity.key, row) for row in rows)
-
-
-def _whole_lines(path: Path) -> list[str]:
-    """The complete lines of the file. A last line that a kill cut short is taken off: it is measured again."""
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    if end < len(data):
-        with path.open("r+b") as file:
-            file.truncate(end)
-            file.flush()
-            os.fsync(file.fileno())
-    return data[:end].decode("utf-8").splitlines()
 
 
 @contextmanager
@@ -118,14 +94,5 @@ def open_log(out: Path, kind: type[R]) -> Iterator[ResultLog[R]]:
     Raises:
         TaskError: the folder cannot be written, is in use, or holds rows of another bench.
     """
-    check_folder(out)
-    out.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out / LOCK_FILE)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise TaskError(f"another bench is writing to {out}; wait for it or name another --out") from None
-    try:
+    with journal.held(out, "bench"):
         yield ResultLog(out / RESULTS_FILE, kind)
-    finally:
-        lock.release()

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from tasks.cli import bench, doctor, models, policies, run, tasks
+from tasks.cli import bench, doctor, eval, models, policies, report, run, sites, tasks
 
 app = typer.Typer(
     name="confkv",
@@ -45,10 +45,13 @@ def _root(
 
 
 app.command("run", epilog=run.EXAMPLES)(run.run)
+app.command("eval", epilog=eval.EXAMPLES)(eval.evaluate)
+app.command("report")(report.report)
 app.command("tasks")(tasks.tasks)
 app.command("policies")(policies.policies)
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
+app.command("sites")(sites.sites)
 app.add_typer(bench.bench, name="bench")
 
 

@@ -117,8 +117,13 @@ def full_reset(environment: Mapping[str, str] | None = None) -> bool:
 class EmbeddedSites(Protocol):
     """What is needed of our own sites."""
 
-    hosts: dict[str, str]
-    urls: dict[str, str]
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Host name -> "ADDRESS:PORT"."""
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """Site -> address."""
 
     def reset(self) -> None:
         """Back to the seed's records."""

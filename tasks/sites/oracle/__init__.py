@@ -1,0 +1,7 @@
+"""Scripted players that solve the tasks of ``vwa-mini`` as an agent would: by roles and names on the pages they see."""
+
+from __future__ import annotations
+
+from tasks.sites.oracle.player import Oracle, ScriptedAgent, oracle
+
+__all__ = ["Oracle", "ScriptedAgent", "oracle"]
