@@ -42,7 +42,10 @@ class Info(TypedDict):
 
 
 class LoginStep(TypedDict):
-    """One step of logging in: ``open`` an address, ``fill`` or ``click`` what a CSS selector finds."""
+    """One step of logging in: ``open`` an address, ``fill`` or ``click`` what a selector of Playwright's finds.
+
+    A click has to lead to another page.
+    """
 
     do: Literal["open", "fill", "click"]
     target: str

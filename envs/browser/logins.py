@@ -53,8 +53,8 @@ def _fresh(browser: Browser, login: Login) -> dict[str, Any]:
             elif step["do"] == "fill":
                 page.locator(step["target"]).first.fill(step.get("text", ""))
             else:
-                page.locator(step["target"]).first.click()
-        page.wait_for_load_state("domcontentloaded")
+                with page.expect_navigation(wait_until="domcontentloaded"):  # the cookie comes with the answer
+                    page.locator(step["target"]).first.click()
         if not _counts(context, login):
             raise EnvError(f"{login['name']} cannot log in: {login['check_url']} does not show it; check the account")
         state = dict(context.storage_state())

@@ -39,12 +39,13 @@ OFFICIAL_ACCOUNTS = {
     "reddit": Account("MarvelsGrantMan136", "test1234"),
     "shopping": Account("emma.lopez@gmail.com", "Password.123"),
 }
+_LOG_IN = "role=button[name=/log in/i] >> nth=-1"  # the form's; the page's header may have another
 OFFICIAL_FORMS = {
     "classifieds": Form(
         "/index.php?page=login",
         "#email",
         "#password",
-        "role=button[name='Log in']",
+        _LOG_IN,
         "/index.php?page=user&action=items",
         "My listings",
     ),
@@ -52,17 +53,13 @@ OFFICIAL_FORMS = {
         "/login",
         "[name=_username]",
         "[name=_password]",
-        "role=button[name='Log in']",
+        _LOG_IN,
         "/user/{username}/account",
         "Delete",
     ),
-    "shopping": Form(
-        "/customer/account/login/", "#email", "#pass", "role=button[name='Sign In'] >> nth=0", "/wishlist/"
-    ),
+    "shopping": Form("/customer/account/login/", "#email", "#pass", "role=button[name=/sign in/i]", "/wishlist/"),
 }
-EMBEDDED_FORM = Form(
-    "/login", "[name=username]", "[name=password]", "role=button[name='Log in'] >> nth=-1", "/", "Log out"
-)
+EMBEDDED_FORM = Form("/login", "[name=username]", "[name=password]", _LOG_IN, "/", "Log out")
 
 
 def login(site: str, url: str, account: Account, form: Form, folder: Path | None = None) -> Login:

@@ -16,6 +16,8 @@ Read = Generator[Action, Observation, str]
 Lines = Generator[Action, Observation, list[str]]
 Script = Generator[Action, Observation, str]
 
+TRIES = 3
+SLOW = "did not react within"  # what a busy machine makes the browser say
 MORE = "are cut; scroll down to see them)"
 ABOVE = re.compile(r"^\(lines 1 to (\d+) of \d+ are above")
 HEADER = re.compile(r"^(tabs|url|title|dialog): ")
@@ -37,14 +39,18 @@ class Hand:
         return re.findall(r"^Image \d+: (.*)$", self.seen["goal"], re.M)
 
     def do(self, name: str, **arguments: Any) -> Step:
-        """One action.
+        """One action; tried again where the browser was too slow for it, as it has not happened then.
 
         Raises:
             Stuck: it did not happen.
         """
-        self.seen = yield {"name": name, "args": arguments}
-        if self.seen["error"]:
-            raise Stuck(f"{name}({arguments}): {self.seen['error']}")
+        for _ in range(TRIES):
+            self.seen = yield {"name": name, "args": arguments}
+            if not self.seen["error"]:
+                return
+            if SLOW not in self.seen["error"]:
+                break
+        raise Stuck(f"{name}({arguments}): {self.seen['error']}")
 
     def _lines(self) -> list[str]:
         return self.seen["text"].splitlines()

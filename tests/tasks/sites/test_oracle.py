@@ -91,6 +91,20 @@ def test_a_script_that_finds_nothing_says_what_it_looked_for():
     assert next(hand.click("button", "Go")) == {"name": "click", "args": {"id": "e1"}}
 
 
+def test_what_a_busy_machine_refused_is_tried_again():
+    hand, seen = Hand(), {"goal": "", "text": "", "url": "", "title": "", "error": "", "effect": ""}
+    slow, fill = seen | {"error": 'textbox "A" [e1] did not react within 3 seconds'}, {"id": "e1", "text": "b"}
+    script = hand.do("fill", **fill)
+    assert next(script) == script.send(slow) == script.send(slow) == {"name": "fill", "args": fill}
+    with pytest.raises(Stuck, match="did not react"):
+        script.send(slow)
+    for error, ended in (("", StopIteration), ('textbox "A" [e1] is disabled', Stuck)):
+        script = hand.do("fill", **fill)
+        next(script)
+        with pytest.raises(ended):
+            script.send(seen | {"error": error})
+
+
 def test_reading_a_page_puts_its_windows_together():
     hand = Hand()
     windows = {

@@ -51,11 +51,17 @@ for (const part of PARTS) {
   if (part.kind === 'order') {
     const table = document.querySelector('#my-orders-table') || add(document.body, 'table');
     table.id = 'my-orders-table';
-    const row = add(add(table, 'tbody'), 'tr'), name = add(row, 'td', 'col name');
-    add(name, 'strong', '', part.name);
-    const list = part.options.length ? add(name, 'dl') : null;
-    for (const [key, value] of part.options) { add(list, 'dt', '', key); add(list, 'dd', '', value); }
-    add(row, 'td', 'col sku', part.sku); add(row, 'td', 'col qty', 'Ordered' + part.quantity);
+    const there = [...table.children].find(body => body.dataset.sku === part.sku);
+    const body = there || add(table, 'tbody'), row = there ? there.children[0] : add(body, 'tr');
+    if (!there) {
+      body.dataset.sku = part.sku; add(add(row, 'td', 'col name'), 'strong', '', part.name);
+      add(row, 'td', 'col sku', part.sku); add(row, 'td', 'col qty', 'Ordered1');
+    }
+    if (part.quantity) row.querySelector('.qty').textContent = 'Ordered' + part.quantity;
+    for (const [key, value] of part.options) {
+      const list = row.querySelector('dl') || add(row.children[0], 'dl');
+      add(list, 'dt', '', key); add(list, 'dd', '', value);
+    }
   }
   if (part.kind === 'comment') {
     const main = document.querySelector('#main') || add(document.body, 'main'); main.id = 'main';
@@ -147,13 +153,20 @@ def _by_function(locator: str, text: str) -> list[dict[str, Any]] | None:
         return [{"kind": "details", "name": name, "text": text}]
     if "order_product" in locator:
         sku = arguments[0].split(OR)[0] if arguments else "B0"
-        line: dict[str, Any] = {"kind": "order", "name": "A thing", "sku": sku, "quantity": "1", "options": []}
+        line: dict[str, Any] = {"kind": "order", "name": "A thing", "sku": sku, "quantity": "", "options": []}
         if "quantity" in locator:
             return [line | {"quantity": text}]
         if "option" in locator:
             return [line | {"options": [["Other", "none"], [arguments[1], text]]}]
         return [line | {"name": text}]
     return None
+
+
+def reviewed(locator: str, text: str) -> dict[str, Any]:
+    """What the newest review of a product has to be for a locator that asks the shop for it."""
+    if "rating" in locator:
+        return {"ratings": [{"rating_name": "Rating", "percent": text}]}
+    return {"nickname" if "author" in locator else "detail": text}
 
 
 def page(found: list[dict[str, Any]]) -> str:

@@ -48,7 +48,7 @@ class SmallSite:
                 path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
                 if path.startswith("/images/"):
                     name = path.removeprefix("/images/").removesuffix(".png")
-                    self._send(picture(name), "image/png", 404 if name == "none" else 200)
+                    self._send(b"" if name == "none" else picture(name), "image/png", 404 if name == "none" else 200)
                 elif path == "/away":
                     self.send_error(404)
                 else:

@@ -100,7 +100,7 @@ class Bench:
         if url.startswith("func:"):
             latest = f"{self.shop.url}/sales/order/view/order_id/42"
             return latest if "latest_order" in url else "http://last.test/f/here/123"
-        return url.rstrip("/")
+        return url.partition("#")[0].rstrip("/")
 
     def fill(self, task: VwaTaskConfig, how: str) -> bool:
         """Make pages for the task: ``right``, ``near``, ``wrong`` (in one place) or ``empty``; False if none can."""
@@ -119,14 +119,8 @@ class Bench:
             target = next(t for t in targets if (self.address(t.url), t.locator) == (address, locator))
             made = fabricate.parts(target, "; ".join(texts))
             if made is None:
-                rating = texts[0] if texts[0].isdigit() else "20"
-                new = {
-                    "nickname": texts[0],
-                    "detail": texts[0],
-                    "ratings": [{"rating_name": "Rating", "percent": rating}],
-                }
-                old = {"nickname": "old", "detail": "old", "ratings": [{"rating_name": "Rating", "percent": 80}]}
-                self.shop.reviews = [old, new]
+                self.shop.reviews = self.shop.reviews or [review("old", 80), review("other", 20)]
+                self.shop.reviews[1] |= fabricate.reviewed(locator, texts[0])
             found.setdefault(address, []).extend(made or [])
         self.pages = {} if how == "empty" else {address: fabricate.page(made) for address, made in found.items()}
         if how == "empty":
