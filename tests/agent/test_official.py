@@ -10,7 +10,7 @@ from agent.official import read_official
 from agent.parser import parse_reply
 
 LINE = st.text(st.characters(blacklist_characters="`", blacklist_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1)
-TEXT = LINE.map(str.strip).filter(bool)
+TEXT = LINE.map(str.strip).filter(lambda text: bool(text) and "think>" not in text)  # a thought ends where it says so
 NUMBER = st.integers(0, 99_999)
 
 
