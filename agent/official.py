@@ -34,17 +34,21 @@ def commands(reply: str) -> list[str]:
     return [line for part in fenced or [reply] for line in part.splitlines()]
 
 
-def read_official(reply: str) -> list[dict[str, Any]]:
-    """The actions that a reply in this grammar asks for, [] where it is not written in it.
+def read_official(reply: str) -> tuple[list[dict[str, Any]], str]:
+    """The actions that a reply in this grammar asks for, [] where it is not written in it, and the reply without them.
 
     Text between the first bracket and the last one of its line is taken as it is, brackets included.
     """
     actions: list[dict[str, Any]] = []
+    rest = reply
     for line in commands(reply):
-        actions += _actions(line.strip().strip("`").strip())
-        if actions and actions[-1]["name"] == "answer":
-            break
-    return actions
+        asked = _actions(line.strip().strip("`").strip())
+        if asked:
+            rest = rest.replace(line, "", 1)
+            actions += asked
+            if asked[-1]["name"] == "answer":
+                break
+    return actions, rest
 
 
 def _actions(line: str) -> list[dict[str, Any]]:

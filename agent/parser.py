@@ -68,7 +68,8 @@ def parse_reply(text: str) -> ParsedReply:
     thinking, body = split_thinking(whole(text).replace("\r\n", "\n"))
     if not body.strip():
         return ParsedReply(thinking, error=f"The reply had thoughts but no action. {_how()}")
-    if not _own_calls(body) and (written := read_official(body)):
+    written, rest = read_official(body)
+    if written and not _own_calls(rest):
         thought = "\n".join(part for part in (thinking, body.partition("```")[0].strip()) if part)
         return ParsedReply(thought if "```" in body else thinking, written[:MAX_ACTIONS], None, written[MAX_ACTIONS:])
     actions: list[dict[str, Any]] = []

@@ -23,6 +23,8 @@ from envs.browser import scoring
 from envs.chromium import FLAGS, find_chromium
 from tasks.vwa.evaluators import evaluate
 from tasks.vwa.evaluators.functions import parse
+from tasks.vwa.evaluators.page import Page as LookedAt
+from tasks.vwa.evaluators.postmill import latest_comment, parent_of_latest_comment
 from tasks.vwa.evaluators.ssim import similarity
 from tasks.vwa.load import official_tasks
 from tasks.vwa.schema import VwaTaskConfig
@@ -203,6 +205,18 @@ def test_one_task_of_each_kind_agrees(bench: Bench) -> None:
     counts = compare(bench, simple[::3])
     print(counts)
     assert counts["right 1"] == counts["wrong 0"] == counts["empty 0"] == len(simple[::3]) > 12
+
+
+def test_whose_post_it_is_makes_no_comment_theirs(bench: Bench) -> None:
+    """The listed difference "own-comments": the post is by "someone", who has not commented."""
+    made = [{"kind": "comment", "user": "mira", "text": "the newest", "parent": "above"}]
+    bench.pages = {LAST: fabricate.page(made)}
+    bench.last.goto(LAST)
+    ours = LookedAt(scoring.Scoring(bench.context, bench.last))
+    shown, theirs = bench.shown(bench.last), bench.theirs.reddit_get_latest_comment_content_by_username
+    assert latest_comment(ours, "mira") == theirs(shown, "mira") == "the newest"
+    assert parent_of_latest_comment(ours, "mira") == "above"
+    assert (latest_comment(ours, "someone"), theirs(shown, "someone")) == ("", "the first")
 
 
 @pytest.mark.slow

@@ -72,7 +72,10 @@ def mutated(answer: str, choose: random.Random) -> list[str]:
     ]
 
 
-def test_string_match_agrees_on_right_wrong_and_mutated_answers(theirs: Any, tmp_path: Path) -> None:
+def test_string_match_agrees_on_right_wrong_and_mutated_answers(
+    theirs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(theirs, "llm_ua_match", lambda pred, ref, intent: 0.0)  # asked where white space matters to it
     choose = random.Random(1)
     tasks = tasks_of("string_match")
     answers = [right_answer(task, choose) for task in tasks]
