@@ -113,7 +113,9 @@ class _Episode:
             traceback.print_exc(file=self.log)
         finally:
             self._close()
-        if result.stop_reason == "interrupted":
+        # Told to stop, the pool kills a browser that keeps its thread waiting: that is no failure of the episode.
+        broke = failure is not None or result.stop_reason == "error"
+        if result.stop_reason == "interrupted" or (broke and self.player.stop.is_set()):
             raise Stopped
         if failure is not None:
             result.error = " ".join(f"{type(failure).__name__}: {failure}".split())[:500]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.grid.records import CRASHES, TRACES
+from tasks.grid.play import Player
+from tasks.grid.records import CRASHES, TRACES, GridSettings
+from tasks.grid.shared import Stopped
+from tasks.grid.suites import TaskInfo
 from tasks.records import read_episode, read_steps
 
 
@@ -113,3 +117,31 @@ def test_records_of_an_episode_appear_whole_or_not_at_all(play: Any, tmp_path: P
     assert [len(names) for names in seen] == [1, 1, 2, 2]
     assert all(sum(name.startswith(".") for name in names) == 1 for names in seen)  # the one under way
     assert not any(path.name.startswith(".") for path in traces.iterdir())
+
+
+@pytest.mark.parametrize("task", ["fake/no-start", "fake/no-reset", "fake/lost", "fake/scoring"])
+def test_what_breaks_after_the_grid_was_told_to_stop_is_no_outcome(task: str, fake_suite: Any, tmp_path: Path) -> None:
+    """The pool kills the browser that an episode waits for: it is played again by --resume, not lost to a crash."""
+    stop = threading.Event()
+
+    class Stopping(fake_suite.FakeSuite):
+        def make_env(self, task_id: str, **options: Any) -> Any:
+            class Env(fake_suite.FakeEnv):
+                def reset(self, **options: Any) -> Any:
+                    began = super().reset(**options) if task_id != "fake/no-reset" else None
+                    stop.set()
+                    return began or super().reset(**options)
+
+            if task_id == "fake/no-start":
+                stop.set()
+            return Env(task_id, 0)
+
+    settings = GridSettings(
+        suite="fake", tasks=[task], policies=["-"], models=["-"], seeds=1, agent="oracle", histories=["persistent"],
+        max_turns=3, max_new_tokens=8, temperature=0.0, dtype="auto", device="cpu", chunk=512,
+    )  # fmt: skip
+    (key,) = settings.episodes()
+    player = Player(Stopping(), settings, tmp_path, None, stop)
+    with pytest.raises(Stopped):
+        player.play(key, TaskInfo(task))
+    assert list((tmp_path / TRACES).iterdir()) == []
