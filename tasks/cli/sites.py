@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from tasks.signals import handled
+
 
 def sites(
     port: Annotated[
@@ -24,7 +26,7 @@ def sites(
     from tasks.sites import LocalSites
     from tasks.sites.store import PASSWORD, USERNAME
 
-    served = LocalSites(seed, port)
+    served, ended = LocalSites(seed, port), threading.Event()
     try:
         if json:
             print(jsonlib.dumps(served.urls), flush=True)
@@ -32,11 +34,8 @@ def sites(
             for name, url in served.urls.items():
                 print(f"{name:<12} {url}/")
             print(f"Log in as {USERNAME} with {PASSWORD}. What you write is gone when this ends (Ctrl-C).", flush=True)
-        ended = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        try:
+        # Not left to KeyboardInterrupt: a shell that starts this in the background has Ctrl-C ignored.
+        with handled(lambda *_: ended.set(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             ended.wait()
-        except KeyboardInterrupt:
-            return
     finally:
         served.close()

@@ -169,7 +169,7 @@ def test_interrupt_before_the_episode(capfd: pytest.CaptureFixture[str], monkeyp
 
 
 def test_listings(capfd: pytest.CaptureFixture[str]) -> None:
-    assert app.invoke(["tasks", "shop", "--json"]) == 0
+    assert app.invoke(["tasks", "demo/", "--json"]) == 0
     assert [task["id"] for task in json.loads(capfd.readouterr().out)] == ["demo/shop"]
     assert app.invoke(["tasks", "no such thing"]) == 2
     assert "no task holds 'no such thing'" in capfd.readouterr().err

@@ -111,7 +111,10 @@ def test_the_command_serves_until_interrupted():
         assert all(name in page for name, page in zip(names, titles, strict=True))
         assert f'href="{urls["home"]}/"' in titles[1] and f'href="{urls["forum"]}/"' in titles[0]
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        try:
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
 
 
 def test_the_command_refuses_bad_ports(capsys):
