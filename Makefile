@@ -32,11 +32,12 @@ check: $(STAMP) ## ruff, and mypy --strict on confkv, confkv_kernels and agent
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(STAMP) ## decode ratios, a 30-turn episode, INT8 error on real activations (about 15 minutes on 2 cores)
+bench: $(STAMP) ## decode ratios, a 30-turn episode, time to first token, INT8 error (about 20 minutes on 2 cores)
 	.venv/bin/confkv models --fetch smollm2
 	mkdir -p runs/bench
 	$(PY) benchmarks/decode.py --json > runs/bench/decode.json
 	$(PY) benchmarks/turns.py > runs/bench/turns.json
+	$(PY) benchmarks/first_token.py > runs/bench/first_token.json
 	$(PY) benchmarks/int8_error.py > runs/bench/int8_error.json
 
 clean: ## remove the virtual environment and tool caches (models stay in ~/.cache/confkv)

@@ -41,6 +41,7 @@ TITLES = {
     "quant": "Precision of the history",
     "decode": "Decode step times",
     "turns": "A long episode",
+    "first_token": "Time to first token, persistent session and fed anew",
     "episodes": "Tasks won",
     "int8_error": "INT8 on real activations",
 }
