@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import tarfile
 import tempfile
 import threading
+import zipfile
 from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +48,7 @@ class RemotePlayer:
         return True
 
     def play(self, key: str, task: TaskInfo) -> tuple[str, bytes]:
-        """An episode's line as JSON, and its folder as a tar file."""
+        """An episode's line as JSON, and its folder as a zip file."""
         asked = Key.model_validate_json(key)
         model = self._model(asked.model)
         with tempfile.TemporaryDirectory(prefix="confkv-") as folder, off_the_terminal():
@@ -58,8 +58,9 @@ class RemotePlayer:
             )
             line = player.play(asked, task)
             packed = io.BytesIO()
-            with tarfile.open(fileobj=packed, mode="w") as archive:
-                archive.add(out / line.trace, arcname=".")
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+                for path in sorted((out / line.trace).rglob("*")):
+                    archive.write(path, path.relative_to(out / line.trace))
         return line.model_dump_json(), packed.getvalue()
 
     def _model(self, name: str) -> SharedModel | None:
@@ -169,8 +170,8 @@ def _unpack(final: Path, packed: bytes) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
     partial.mkdir(parents=True)
     if packed:
-        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-            archive.extractall(partial, filter="data")
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            archive.extractall(partial)
     os.replace(partial, final)
 
 

@@ -157,20 +157,34 @@ def test_ctrl_c_leaves_nothing_half_written_and_says_how_to_go_on(start: Start, 
     assert printed.count("\n") == 1
 
 
+def is_browser(process: psutil.Process) -> bool:
+    try:
+        return "chrom" in process.name()
+    except psutil.NoSuchProcess:  # the browser's own helpers come and go
+        return False
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.mark.usefixtures("browser")
 def test_sigterm_closes_the_browsers(start: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start(0.0, "--suite", "demo", "--agent", "oracle", "--seeds", "9", "--workers", "2", "--out", out)
     end = time.monotonic() + 60
     family: list[psutil.Process] = []
-    while not sum("chrom" in child.name() for child in family) and time.monotonic() < end:
+    while not any(is_browser(child) for child in family) and time.monotonic() < end:
         time.sleep(0.1)
         family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert not [child for child in family if child.is_running() and child.status() != "zombie"]
+    assert not [child for child in family if is_alive(child)]
     assert len(list((out / TRACES).iterdir())) == lines_on_file(out)  # nothing is left of what was under way
 
 
