@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tasks.sites import classifieds, forum, shopping, signin
 from tasks.sites.pictures import picture
 from tasks.sites.store import Store
-from tasks.sites.web import Handler, Visit, routes
+from tasks.sites.web import Table, Visit, routes
 
 HOSTS = {f"{name}.test": name for name in ("classifieds", "shopping", "forum", "home")}
 _STATIC = Path(__file__).with_name("static")
@@ -26,10 +26,10 @@ def _home(visit: Visit) -> Response:
     return visit.page("home/index.html")
 
 
-TABLES: dict[str, Mapping[str, tuple[Handler | None, Handler | None]]] = {
-    "classifieds": classifieds.TABLE | signin.TABLE,
-    "shopping": shopping.TABLE | signin.TABLE,
-    "forum": forum.TABLE | signin.TABLE,
+TABLES: dict[str, Table] = {
+    "classifieds": {**classifieds.TABLE, **signin.TABLE},
+    "shopping": {**shopping.TABLE, **signin.TABLE},
+    "forum": {**forum.TABLE, **signin.TABLE},
     "home": {"/": (_home, None)},
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tasks.sites.store import PASSWORD, USERNAME
-from tasks.sites.web import Handler, Visit
+from tasks.sites.web import Table, Visit
 
 
 def _safe(address: str) -> str:
@@ -58,4 +58,4 @@ def logout(visit: Visit) -> Response:
     return answer
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {"/login": (login_page, login), "/logout": (None, logout)}
+TABLE: Table = {"/login": (login_page, login), "/logout": (None, logout)}

@@ -149,6 +149,8 @@ class Visit:
 SHARED: dict[str, Callable[[Visit], dict[str, Any]]] = {}
 
 Handler = Callable[[Visit], Response]
+#: Path -> what GET does, what POST does.
+Table = Mapping[str, tuple[Handler | None, Handler | None]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -189,10 +191,8 @@ def _nothing_to_show(visit: Visit) -> Response:
     return visit.missing()
 
 
-def routes(
-    site: str, store: Store, urls: Mapping[str, str], table: Mapping[str, tuple[Handler | None, Handler | None]]
-) -> list[Route]:
-    """Routes for path -> (what GET does, what POST does)."""
+def routes(site: str, store: Store, urls: Mapping[str, str], table: Table) -> list[Route]:
+    """The routes of a site's table."""
     made = []
     for path, (get, post) in table.items():
         made.append(Route(path, _endpoint(site, store, urls, get or _nothing_to_show), methods=["GET"]))

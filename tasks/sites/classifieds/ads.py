@@ -7,12 +7,12 @@ import sqlite3
 from starlette.responses import Response
 
 from tasks.sites.classifieds.browse import SELECT
-from tasks.sites.classifieds.member import my_id
 from tasks.sites.clock import now
+from tasks.sites.member import my_id
 from tasks.sites.seed.classifieds import CONDITIONS, HANDOVERS, STOCK
 from tasks.sites.seed.kinds import COLOURS
 from tasks.sites.seed.words import TOWNS
-from tasks.sites.web import Handler, Visit, members_only
+from tasks.sites.web import Table, Visit, members_only
 
 KINDS = sorted(kind for kinds in STOCK.values() for kind in kinds)
 
@@ -116,7 +116,7 @@ def delete(visit: Visit) -> Response:
     return visit.go("/mine?said=deleted")
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/mine": (members_only(mine), None),
     "/place": (members_only(place_page), members_only(place)),
     "/ad/{id:int}/edit": (members_only(edit_page), members_only(edit)),

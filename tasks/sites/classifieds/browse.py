@@ -6,12 +6,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tasks.sites.classifieds.member import my_id
 from tasks.sites.clock import now
+from tasks.sites.member import my_id, user
 from tasks.sites.seed.classifieds import CONDITIONS, STOCK
 from tasks.sites.seed.kinds import COLOURS
 from tasks.sites.seed.words import TOWNS
-from tasks.sites.web import Handler, Visit, members_only, pager, slug
+from tasks.sites.web import Table, Visit, members_only, pager, slug
 
 SORTS = {
     "newest": ("Newest first", "a.posted DESC, a.id"),
@@ -116,11 +116,11 @@ def back_to_ad(visit: Visit) -> Response:
 
 def member(visit: Visit) -> Response:
     """A member and what they sell."""
-    user = visit.row("SELECT * FROM cl_user WHERE username = ?", visit.request.path_params["username"])
-    if user is None:
+    found = user(visit, visit.request.path_params["username"])
+    if found is None:
         return visit.missing("member")
-    ads = visit.rows(SELECT + "WHERE a.seller_id = ? ORDER BY a.posted DESC, a.id", user["id"])
-    return visit.page("classifieds/member.html", user=user, ads=ads)
+    ads = visit.rows(SELECT + "WHERE a.seller_id = ? ORDER BY a.posted DESC, a.id", found["id"])
+    return visit.page("classifieds/member.html", user=found, ads=ads)
 
 
 def save(visit: Visit) -> Response:
@@ -146,7 +146,7 @@ def safety(visit: Visit) -> Response:
     return visit.page("classifieds/safety.html")
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/": (home, None),
     "/ads": (listing, None),
     "/c/{category}": (listing, None),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.sites.forum import boards, mail, posts, votes
-from tasks.sites.web import SHARED, Handler, Visit
+from tasks.sites.forum import boards, posts, votes
+from tasks.sites.mail import Mail
+from tasks.sites.web import SHARED, Table, Visit
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {**boards.TABLE, **posts.TABLE, **votes.TABLE, **mail.TABLE}
+TABLE: Table = {**boards.TABLE, **posts.TABLE, **votes.TABLE, **Mail().table()}
 
 
 def _shared(visit: Visit) -> dict[str, Any]:

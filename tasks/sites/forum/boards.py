@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tasks.sites.forum.member import my_id
-from tasks.sites.web import Handler, Visit, pager
+from tasks.sites.member import my_id, user
+from tasks.sites.web import Table, Visit, pager
 
 SORTS = {
     "newest": ("Newest", "p.posted DESC, p.id"),
@@ -66,20 +66,20 @@ def search(visit: Visit) -> Response:
 
 def member(visit: Visit) -> Response:
     """A member: what they say about themselves, their posts and last comments."""
-    user = visit.row("SELECT * FROM fo_user WHERE username = ?", visit.request.path_params["username"])
-    if user is None:
+    found = user(visit, visit.request.path_params["username"])
+    if found is None:
         return visit.missing("member")
-    posts = visit.rows(SELECT + "WHERE p.author_id = ? ORDER BY p.posted DESC, p.id", user["id"])
+    posts = visit.rows(SELECT + "WHERE p.author_id = ? ORDER BY p.posted DESC, p.id", found["id"])
     comments = visit.rows(
         "SELECT c.*, p.title FROM fo_comment c JOIN fo_post p ON p.id = c.post_id WHERE c.author_id = ? "
         "ORDER BY c.posted DESC, c.id LIMIT 15",
-        user["id"],
+        found["id"],
     )
-    total = visit.count("SELECT COUNT(*) FROM fo_comment WHERE author_id = ?", user["id"])
-    return visit.page("forum/member.html", user=user, posts=posts, comments=comments, total=total)
+    total = visit.count("SELECT COUNT(*) FROM fo_comment WHERE author_id = ?", found["id"])
+    return visit.page("forum/member.html", user=found, posts=posts, comments=comments, total=total)
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/": (home, None),
     "/b/{slug}": (board, None),
     "/search": (search, None),

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from tasks.sites.clock import now
 from tasks.sites.forum.boards import SELECT
-from tasks.sites.forum.member import my_id
-from tasks.sites.web import Handler, Visit, members_only
+from tasks.sites.member import my_id
+from tasks.sites.web import Table, Visit, members_only
 
 COMMENT_SORTS = {
     "oldest": ("Oldest", lambda comment: comment["id"]),
@@ -158,7 +158,7 @@ def delete(visit: Visit) -> Response:
     return visit.go(f"/u/{visit.username}?said=deleted")
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/post/{id:int}": (post, None),
     "/post/{id:int}/comment": (members_only(reply_page), members_only(comment)),
     "/post/{id:int}/edit": (members_only(edit_page), members_only(edit)),

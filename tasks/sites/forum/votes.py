@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from tasks.sites.forum.member import my_id
-from tasks.sites.web import Handler, Visit, members_only
+from tasks.sites.member import my_id
+from tasks.sites.web import Table, Visit, members_only
 
 TABLES = {"post": "fo_post", "comment": "fo_comment"}
 
@@ -64,7 +64,7 @@ def mine(visit: Visit) -> Response:
     return visit.page("forum/mine.html", joined=found)
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/vote/{target}/{id:int}": (back, members_only(vote)),
     "/b/{slug}/join": (back_to_board, members_only(join)),
     "/boards/mine": (members_only(mine), None),

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tasks.sites.oracle.player import Oracle, ScriptedAgent, oracle
+from tasks.sites.oracle.player import Oracle, oracle
 
-__all__ = ["Oracle", "ScriptedAgent", "oracle"]
+__all__ = ["Oracle", "oracle"]

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from typing import Any
 
 from envs.records import Action, Observation
+from tasks.grid.agents import element
 
 Step = Generator[Action, Observation, None]
 Read = Generator[Action, Observation, str]
@@ -61,10 +62,10 @@ class Hand:
         if after:
             at = next((nth for nth, line in enumerate(lines) if line == after or line.startswith(after + " [")), None)
             lines = lines[at + 1 :] if at is not None else []
-        shown = name.replace('"', "'")
-        head = re.compile(rf'{role} "{re.escape(shown)}" \[(e\d+)\]')
-        found = (head.match(line) for line in lines)
-        return next((match[1] for match in found if match), "")
+        try:
+            return element("\n".join(lines), role, name.replace('"', "'"))
+        except LookupError:
+            return ""
 
     def find(self, role: str, name: str, after: str = "") -> Read:
         """The id of a control, scrolled to if need be: down to the end, then up again.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from envs.records import Action, Observation
 from tasks.sites.oracle import classifieds, forum, shopping
@@ -15,13 +14,6 @@ SCRIPTS: dict[int, Callable[[Hand, dict[str, str]], Script]] = {
     **shopping.SCRIPTS,
     **forum.SCRIPTS,
 }
-
-
-class ScriptedAgent(Protocol):
-    """What plays an episode without a model."""
-
-    def act(self, observation: Observation) -> Action:
-        """The next action; ``answer`` ends the episode."""
 
 
 class Oracle:

@@ -7,9 +7,9 @@ from typing import Any
 from tasks.sites.seed.kinds import KINDS
 from tasks.sites.shopping import account, browse, cart, help_desk
 from tasks.sites.shopping.owner import owner
-from tasks.sites.web import SHARED, Handler, Visit
+from tasks.sites.web import SHARED, Table, Visit
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     **browse.TABLE,
     **cart.TABLE,
     **account.TABLE,

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from tasks.sites.shopping.browse import SELECT
 from tasks.sites.shopping.owner import owner
-from tasks.sites.web import Handler, Visit, members_only
+from tasks.sites.web import Table, Visit, members_only
 
 
 def orders(visit: Visit) -> Response:
@@ -55,7 +55,7 @@ def wish_page(visit: Visit) -> Response:
     return visit.go(f"/product/{visit.request.path_params['id']}")
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/orders": (members_only(orders), None),
     "/orders/{id:int}": (members_only(order), None),
     "/wishlist": (members_only(wishes), None),

@@ -10,7 +10,7 @@ from tasks.sites.clock import now
 from tasks.sites.seed.kinds import COLOURS, KINDS
 from tasks.sites.seed.words import BRANDS
 from tasks.sites.shopping.owner import owner
-from tasks.sites.web import Handler, Visit, members_only, pager, slug
+from tasks.sites.web import Table, Visit, members_only, pager, slug
 
 SORTS = {
     "featured": ("Featured", "p.id"),
@@ -149,7 +149,7 @@ def _name(visit: Visit) -> str:
     return str(known["name"]) if known else visit.username
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/": (home, None),
     "/c/{shelf}": (shelf, None),
     "/search": (search, None),

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from tasks.sites.clock import now
 from tasks.sites.shopping.browse import product as product_page
 from tasks.sites.shopping.owner import new_guest, owner, remember
-from tasks.sites.web import Handler, Visit, members_only
+from tasks.sites.web import Table, Visit, members_only
 
 DELIVERY = {
     "Standard": (490, "3 to 5 working days"),
@@ -135,7 +135,7 @@ def checkout(visit: Visit) -> Response:
     return visit.go(f"/orders/{number}?said=ordered")
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/product/{id:int}/cart": (None, add),
     "/cart": (cart, None),
     "/cart/{id:int}": (None, update),

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from tasks.sites.clock import now
 from tasks.sites.shopping.cart import DELIVERY
 from tasks.sites.shopping.owner import owner
-from tasks.sites.web import Handler, Visit, members_only
+from tasks.sites.web import Table, Visit, members_only
 
 TOPICS = ("Delivery", "Returns", "Damaged goods", "Warranty", "Something else")
 
@@ -47,7 +47,7 @@ def letters(visit: Visit) -> Response:
     return visit.page("shopping/letters.html", letters=found)
 
 
-TABLE: dict[str, tuple[Handler | None, Handler | None]] = {
+TABLE: Table = {
     "/help": (help_page, None),
     "/contact": (members_only(letter_page), members_only(letter)),
     "/letters": (members_only(letters), None),
