@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import sys
 import time
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import transformers
+from circumstances import circumstances
 from transformers import DynamicCache
 
 from confkv import models
@@ -116,17 +115,8 @@ def measure(model: str, held: list[int], generated: list[int], repeats: int) -> 
                 row["confkv_kept"] = sum(stats.kept_per_layer) / len(stats.kept_per_layer)
             rows.append(row)
             print(row, file=sys.stderr)
-    return {
-        "benchmark": "decode",
-        "command": " ".join(["python", *sys.argv]),
-        "model": model,
+    return circumstances("decode", model) | {
         "dtype": str(loaded.model.dtype).removeprefix("torch."),
-        "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
         "repeats": repeats,
         "rows": rows,
     }

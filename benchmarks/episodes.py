@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 import time
 from typing import Any
 
-import torch
-import transformers
+from circumstances import circumstances
 
 from agent.loop import run_episode
 from confkv.engine import Engine
@@ -69,17 +67,8 @@ def main() -> None:
         for task in arguments.tasks:
             rows.append(play(engine, task, seed, arguments.turns, arguments.new_tokens))
             print(rows[-1], file=sys.stderr, flush=True)
-    result = {
-        "benchmark": "episodes",
-        "command": " ".join(["python", *sys.argv]),
-        "model": arguments.model,
+    result = circumstances("episodes", arguments.model) | {
         "policy": arguments.policy,
-        "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
         "won": sum(row["won"] for row in rows),
         "played": len(rows),
         "rows": rows,

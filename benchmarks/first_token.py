@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import sys
 import time
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
-import torch
-import transformers
+from circumstances import circumstances
 
 from agent.reprefill import Reprefill
 from confkv.engine import Engine
@@ -71,14 +69,7 @@ def main() -> None:
     arguments = parser.parse_args()
     engine = Engine.load(arguments.model, arguments.policy)
     result = play(engine, corpus.read(arguments.text), arguments.turns, arguments.observation, arguments.reply)
-    result |= {
-        "benchmark": "first_token",
-        "command": " ".join(["python", *sys.argv]),
-        "model": arguments.model,
-        "machine": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
-    }
-    print(json.dumps(result, indent=1))
+    print(json.dumps(result | circumstances("first_token", arguments.model), indent=1))
 
 
 if __name__ == "__main__":
