@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tasks.cli.options import Chunk, Device, Dtype, Json
 from tasks.cli.stdout import stdout_for_result_only
 
 bench = typer.Typer(
@@ -26,10 +27,6 @@ Texts = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Folder for the results. Default: runs/bench/BENCH-MODEL.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; progress stays on stderr.")]
-Dtype = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16; auto takes bf16 where the CPU has it.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
-Chunk = Annotated[int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")]
 Policies = Annotated[
     str | None,
     typer.Option(

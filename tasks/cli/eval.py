@@ -7,11 +7,11 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasks.cli.options import Chunk, Device, Dtype, MaxNewTokens, MaxTurns, Temperature, default_model, interrupt
 from tasks.cli.stdout import stdout_for_result_only
 from tasks.signals import handled
 
@@ -44,11 +44,6 @@ The folder of a grid holds:
 An episode that breaks counts as not solved, with its reason; the next one starts in a new browser.
 Exit code: 0 all played; 2 bad input; 130 stopped by Ctrl-C, with what was over on file.
 """
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM and a closed terminal end the grid as Ctrl-C does."""
-    raise KeyboardInterrupt
 
 
 def evaluate(
@@ -87,12 +82,12 @@ def evaluate(
         list[str] | None,
         typer.Option(help="persistent: one KV session an episode; reprefill: all fed anew each turn; or both."),
     ] = None,
-    max_turns: Annotated[int, typer.Option(help="Give up after so many turns.")] = 30,
-    max_new_tokens: Annotated[int, typer.Option(help="Longest reply of a turn, in tokens.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0 is greedy; above it samples, seeded by the seed.")] = 0.0,
-    dtype: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    chunk: Annotated[int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")] = 512,
+    max_turns: MaxTurns = 30,
+    max_new_tokens: MaxNewTokens = 256,
+    temperature: Temperature = 0.0,
+    dtype: Dtype = "auto",
+    device: Device = "cpu",
+    chunk: Chunk = 512,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the grid. Default: runs/eval-SUITE-WHO-TIME.")
     ] = None,
@@ -118,12 +113,12 @@ def evaluate(
     with contextlib.ExitStack() as stack:
         if json:
             stack.enter_context(stdout_for_result_only())
-        stack.enter_context(handled(_interrupt, signal.SIGTERM, signal.SIGHUP))
+        stack.enter_context(handled(interrupt, signal.SIGTERM, signal.SIGHUP))
         plan = prepare(
             Options(
                 suite=suite,
                 policies=policies or ("full", "confkv"),
-                models=model or (_default_model(),),
+                models=model or (default_model(),),
                 seeds=seeds,
                 workers=workers,
                 limit=limit,
@@ -161,9 +156,3 @@ def _how_to_go_on(plan: Plan) -> str:
     if plan.options.out is None:
         words += ["--out", str(plan.out)]
     return f"confkv: what was over is in {plan.out}; go on with: {shlex.join(words)}"
-
-
-def _default_model() -> str:
-    from confkv.models import DEFAULT_ALIAS
-
-    return DEFAULT_ALIAS

@@ -6,11 +6,11 @@ import contextlib
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
+from tasks.cli.options import Chunk, Device, Dtype, Json, MaxNewTokens, MaxTurns, Temperature, default_model, interrupt
 from tasks.cli.stdout import stdout_for_result_only
 from tasks.signals import handled
 
@@ -42,11 +42,6 @@ Exit code: 0 played to its end, solved or not; 1 the episode broke;
 """
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM and a closed terminal end the episode as Ctrl-C does: browser closed, records written."""
-    raise KeyboardInterrupt
-
-
 def run(
     task: Annotated[str, typer.Option("--task", "-t", help="Task to play; `confkv tasks` lists them.")] = "demo/shop",
     model: Annotated[
@@ -72,19 +67,15 @@ def run(
             help="Folder for the records; replaces a run in it. Default: runs/TASK-POLICY-SEED-TIME.",
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on stdout; progress stays on stderr.")
-    ] = False,
+    json: Json = False,
     headed: Annotated[bool, typer.Option("--headed", help="Show the browser window.")] = False,
-    max_turns: Annotated[int, typer.Option(help="Give up after so many turns.")] = 30,
-    max_new_tokens: Annotated[int, typer.Option(help="Longest reply of a turn, in tokens.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0 is greedy; above it samples, seeded by --seed.")] = 0.0,
-    dtype: Annotated[
-        str, typer.Option(help="auto, fp32, bf16 or fp16; auto takes bf16 where the CPU has it.")
-    ] = "auto",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    max_turns: MaxTurns = 30,
+    max_new_tokens: MaxNewTokens = 256,
+    temperature: Temperature = 0.0,
+    dtype: Dtype = "auto",
+    device: Device = "cpu",
     screenshots: Annotated[bool, typer.Option(help="Keep a screenshot of each action.")] = True,
-    chunk: Annotated[int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")] = 512,
+    chunk: Chunk = 512,
 ) -> None:
     """Play one task in a real browser; one KV session carries it from the first turn to the last."""
     from tasks.episode import Options, play, prepare, summary
@@ -93,11 +84,11 @@ def run(
     with contextlib.ExitStack() as stack:
         if json:
             stack.enter_context(stdout_for_result_only())
-        stack.enter_context(handled(_interrupt, signal.SIGTERM, signal.SIGHUP))
+        stack.enter_context(handled(interrupt, signal.SIGTERM, signal.SIGHUP))
         plan = prepare(
             Options(
                 task=task,
-                model=model or _default_model(),
+                model=model or default_model(),
                 policy=policy,
                 seed=seed,
                 out=out,
@@ -119,9 +110,3 @@ def run(
     if episode.stop_reason == "error":
         print(f"confkv: the episode broke ({episode.error}); see {episode.out}", file=sys.stderr)
         raise typer.Exit(1)
-
-
-def _default_model() -> str:
-    from confkv.models import DEFAULT_ALIAS
-
-    return DEFAULT_ALIAS

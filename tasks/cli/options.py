@@ -1,0 +1,28 @@
+"""Options and helpers that several verbs share."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; progress stays on stderr.")]
+Dtype = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16; auto takes bf16 where the CPU has it.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Chunk = Annotated[int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")]
+MaxTurns = Annotated[int, typer.Option(help="Give up after so many turns.")]
+MaxNewTokens = Annotated[int, typer.Option(help="Longest reply of a turn, in tokens.")]
+Temperature = Annotated[float, typer.Option(help="0 is greedy; above it samples, seeded by the seed.")]
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """For SIGTERM and a closed terminal: they end a run as Ctrl-C does, browsers closed and records written."""
+    raise KeyboardInterrupt
+
+
+def default_model() -> str:
+    """The model that is taken where none is named."""
+    from confkv.models import DEFAULT_ALIAS
+
+    return DEFAULT_ALIAS
