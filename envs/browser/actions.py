@@ -11,7 +11,7 @@ from playwright.sync_api import Error, Locator, Page
 
 from envs.browser.snapshot import Element
 from envs.browser.tabs import Tabs
-from envs.browser.tree import TEXT_ENTRY, clean
+from envs.browser.tree import TEXT_ENTRY, clean, first_line
 
 TIMEOUT = 3_000
 NAVIGATION_TIMEOUT = 10_000
@@ -95,10 +95,10 @@ def explain(error: Error, element: Element | None) -> str:
     if "element is not stable" in text:
         return f"{what} is still moving; wait a second and try again"
     if "net::" in text or "NS_ERROR" in text:
-        return "the page could not be reached: " + clean(text.splitlines()[0])[:150]
+        return "the page could not be reached: " + first_line(text)[:150]
     if "Timeout" in text:
         return f"{what} did not react within {TIMEOUT // 1000} seconds"
-    return f"{what}: " + clean(text.splitlines()[0] if text else "unknown browser error")[:200]
+    return f"{what}: " + first_line(text)[:200]
 
 
 class Actor:

@@ -9,6 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Error
 
+from envs.browser.tree import first_line
 from envs.errors import EnvError
 from envs.records import Login
 
@@ -60,7 +61,7 @@ def _fresh(browser: Browser, login: Login) -> dict[str, Any]:
         state = dict(context.storage_state())
     except Error as error:
         where = login["steps"][0]["target"] if login["steps"] else login["check_url"]
-        reason = " ".join(error.message.splitlines()[0].split())[:150]
+        reason = first_line(error.message)[:150]
         raise EnvError(f"{login['name']} cannot log in at {where} ({reason}); is the site up?") from error
     finally:
         context.close()

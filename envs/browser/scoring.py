@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 from playwright.sync_api import BrowserContext, Error, Page
 
+from envs.browser.tree import first_line
 from envs.errors import ProbeError
 
 OPEN_TIMEOUT = 20_000
@@ -38,7 +39,7 @@ class Scoring:
         try:
             return page.content()
         except Error as error:
-            raise ProbeError(f"{page.url} cannot be read ({_first_line(error)})") from error
+            raise ProbeError(f"{page.url} cannot be read ({first_line(error.message)[:160]})") from error
 
     def evaluate(self, url: str | None, script: str, argument: Any = None) -> Any:
         """What a JavaScript function gives on a page (None: the agent's); None where it throws.
@@ -69,7 +70,7 @@ class Scoring:
                 raise ProbeError(f"{url} serves nothing (status {response.status if response else 'none'})")
             return response.body()
         except Error as error:
-            raise ProbeError(f"{url} cannot be fetched ({_first_line(error)})") from error
+            raise ProbeError(f"{url} cannot be fetched ({first_line(error.message)[:160]})") from error
 
     def close(self) -> None:
         """Close the tab."""
@@ -93,13 +94,9 @@ class Scoring:
             tab.goto("about:blank")  # an address that differs by its fragment only would not load again
             tab.goto(url, wait_until="domcontentloaded", timeout=OPEN_TIMEOUT)
         except Error as error:
-            raise ProbeError(f"{url} cannot be opened ({_first_line(error)})") from error
+            raise ProbeError(f"{url} cannot be opened ({first_line(error.message)[:160]})") from error
         with contextlib.suppress(Error):  # a page that never falls silent is read as it is
             if tab.evaluate("() => document.scripts.length"):
                 tab.wait_for_load_state("networkidle", timeout=QUIET_TIMEOUT)
         self._shown = url
         return tab
-
-
-def _first_line(error: Error) -> str:
-    return " ".join(error.message.splitlines()[0].split())[:160] if error.message else "unknown browser error"

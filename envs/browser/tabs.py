@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Dialog, Error, FileChooser, Page
 from envs.browser.clickables import WATCH, marked_snapshot
 from envs.browser.ids import Ids
 from envs.browser.snapshot import LINE, Element, render
-from envs.browser.tree import Node, clean, nameless, parse
+from envs.browser.tree import Node, clean, first_line, nameless, parse
 
 SNAPSHOT_TIMEOUT = 5_000
 MAX_TABS = 8
@@ -193,7 +193,7 @@ class Tabs:
                 lines[number] = f'{found[0]} value "(hidden)"{line[line.rfind(chr(34)) + 1 :]}'
 
     def _fallback(self, page: Page, error: Error) -> list[str]:
-        reason = clean(error.message.splitlines()[0])[:120]
+        reason = first_line(error.message)[:120]
         lines = [f"(the structure of this page could not be read: {reason}; its text follows)"]
         try:
             text = page.inner_text("body", timeout=2000)

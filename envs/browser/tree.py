@@ -48,6 +48,11 @@ def clean(text: str) -> str:
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
+def first_line(message: str) -> str:
+    """The first line of what a browser says of an error."""
+    return clean(message.splitlines()[0]) if message else "unknown browser error"
+
+
 def _scalar(raw: str) -> str:
     raw = raw.strip()
     if raw.startswith('"'):
