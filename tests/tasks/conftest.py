@@ -8,6 +8,18 @@ from typing import Any
 
 import pytest
 
+from envs.chromium import find_chromium
+from envs.errors import EnvError
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """The Chromium of this machine; the test is skipped where there is none."""
+    try:
+        return find_chromium()
+    except EnvError as error:
+        pytest.skip(str(error))
+
 
 @pytest.fixture(scope="session")
 def bench_model(tmp_path_factory: pytest.TempPathFactory) -> Path:

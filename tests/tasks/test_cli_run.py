@@ -13,8 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from envs.chromium import find_chromium
-from envs.errors import EnvError
 from tasks.cli import app
 from tasks.records import read_decode, read_episode, read_steps
 
@@ -23,17 +21,6 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-def has_chromium() -> bool:
-    try:
-        find_chromium()
-    except EnvError:
-        return False
-    return True
-
-
-needs_browser = pytest.mark.skipif(not has_chromium(), reason="no Chromium on this machine")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +88,7 @@ BAD = {
 }
 
 
-@needs_browser
+@pytest.mark.usefixtures("browser")
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line_code_2_and_no_files(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -192,7 +179,7 @@ def test_help_and_version(capfd: pytest.CaptureFixture[str]) -> None:
     assert "confkv: No such command 'no-such-verb'" in capfd.readouterr().err
 
 
-@needs_browser
+@pytest.mark.usefixtures("browser")
 def test_json_is_one_object_and_the_folder_is_whole(tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = ["--task", "demo/shop", "--model", tiny, "--policy", "confkv:int8=1", "--out", out, "--json"]
@@ -220,7 +207,7 @@ def test_json_is_one_object_and_the_folder_is_whole(tiny: Path, tmp_path: Path) 
     assert (out / "cache.png").stat().st_size > 10_000 and (out / "screenshots" / "000.png").exists()
 
 
-@needs_browser
+@pytest.mark.usefixtures("browser")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stop_signal_ends_the_browser_and_keeps_the_episode(number: signal.Signals, tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from envs.chromium import find_chromium
-from envs.errors import EnvError
 from tasks.grid import suites
 from tasks.grid.log import read_lines
 from tasks.grid.records import RESULTS_FILE, Line
@@ -19,15 +17,6 @@ from tasks.grid.run import Options, prepare, run
 from tasks.grid.summary import Summary
 
 FAKES = Path(__file__).with_name("fakes.py")
-
-
-@pytest.fixture
-def browser() -> str:
-    """The Chromium of this machine; the test is skipped where there is none."""
-    try:
-        return find_chromium()
-    except EnvError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

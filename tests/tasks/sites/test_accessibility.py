@@ -11,7 +11,6 @@ from playwright.sync_api import BrowserContext, sync_playwright
 
 from envs.browser.tree import INTERACTIVE, parse
 from envs.chromium import FLAGS, find_chromium
-from envs.errors import EnvError
 from tasks.sites import Sites
 
 PATHS = {
@@ -27,15 +26,7 @@ PATHS = {
 WIDTHS = (1280, 390)
 
 
-def _has_chromium() -> bool:
-    try:
-        find_chromium()
-    except EnvError:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(not _has_chromium(), reason="no Chromium on this machine")
+pytestmark = pytest.mark.usefixtures("browser")
 
 
 @pytest.fixture(scope="module")

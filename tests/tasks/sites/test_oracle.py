@@ -8,8 +8,6 @@ import pytest
 
 from agent.actions import ACTIONS
 from envs.browser import BrowserEnv
-from envs.chromium import find_chromium
-from envs.errors import EnvError
 from tasks.grid.agents import NoopAgent, RandomAgent, ScriptedAgent
 from tasks.sites import Sites
 from tasks.sites.mini import FILE
@@ -24,17 +22,6 @@ from tasks.vwa.task import MAX_TURNS, VwaTask
 TASKS = {task.task_id: task for task in load_tasks(FILE)}
 #: An order with a remembered code, a comment on the post with a picture.
 SAMPLE = (210, 324)
-
-
-def has_chromium() -> bool:
-    try:
-        find_chromium()
-    except EnvError:
-        return False
-    return True
-
-
-needs_browser = pytest.mark.skipif(not has_chromium(), reason="no Chromium on this machine")
 
 
 class Table:
@@ -67,7 +54,7 @@ def table() -> Iterator[Table]:
     made.sites.close()
 
 
-@needs_browser
+@pytest.mark.usefixtures("browser")
 @pytest.mark.parametrize("number", SAMPLE)
 def test_the_oracle_solves_what_doing_nothing_does_not(table, number):
     score, reason, turns = table.play(number, oracle(TASKS[number]))
@@ -121,7 +108,7 @@ def test_reading_a_page_puts_its_windows_together():
     assert end.value.value == ["one", "two", "three", "four"]
 
 
-@needs_browser
+@pytest.mark.usefixtures("browser")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_oracle_solves_all_tasks(table):
@@ -129,7 +116,7 @@ def test_the_oracle_solves_all_tasks(table):
     assert {number: reason for number, (score, reason, _) in played.items() if score != 1.0} == {}
 
 
-@needs_browser
+@pytest.mark.usefixtures("browser")
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_doing_nothing_solves_nothing(table):
@@ -137,7 +124,7 @@ def test_doing_nothing_solves_nothing(table):
     assert [number for number, (score, _, _) in played.items() if score] == []
 
 
-@needs_browser
+@pytest.mark.usefixtures("browser")
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_luck_solves_fewer_than_three(table):
