@@ -55,8 +55,8 @@ def run_episode(
     Ctrl-C gives a result with stop reason "interrupted" and every record so far; a failure after the first
     page gives "error". An error of the environment's reset is raised, as nothing was played.
     """
-    episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event, clock)
-    episode.max_repeats = max_repeats or getattr(env, "max_repeats", None) or MAX_USELESS
+    repeats = max_repeats or getattr(env, "max_repeats", None) or MAX_USELESS
+    episode = _Episode(env, session, tokenizer, max_turns, max_new_tokens, temperature, seed, on_event, clock, repeats)
     try:
         episode.reset()
         reason = episode.play()
@@ -86,8 +86,9 @@ class _Episode:
         seed: int,
         on_event: Event | None,
         clock: Callable[[], float],
+        max_repeats: int,
     ) -> None:
-        self.clock = clock
+        self.clock, self.max_repeats = clock, max_repeats
         self.env, self.session = env, session
         self.tokenizer = tokenizer
         self.max_turns, self.max_new_tokens = max_turns, max_new_tokens
@@ -95,7 +96,6 @@ class _Episode:
         self.emit: Event = on_event or (lambda event: None)
         self.result = EpisodeResult()
         self.began = False
-        self.max_repeats = MAX_USELESS
         self.obs: Mapping[str, Any] = {}
         self.last_token: int | None = None
         self.failures = 0
@@ -134,9 +134,7 @@ class _Episode:
         ask = getattr(self.env, "finish", None)
         if ask is None or reason == "error":
             return
-        raw, self.result.score_reason = ask(self.result.answer)
-        self.result.raw_reward, self.result.success = float(raw), raw == 1
-        self.result.reward = 1.0 if raw == 1 else 0.0
+        self.result.scored(*ask(self.result.answer))
 
     def finish(self, reason: StopReason) -> EpisodeResult:
         """The result, told to the listener once; Ctrl-C while it listens is still an interruption."""

@@ -79,6 +79,12 @@ class EpisodeResult:
     goal: str = ""
     score_reason: str = ""
 
+    def scored(self, raw: float, reason: str) -> None:
+        """Take in the verdict of an environment that scores at the end: solved only by the full raw reward, 1."""
+        self.raw_reward, self.score_reason = float(raw), reason
+        self.success = raw == 1
+        self.reward = float(self.success)
+
     @property
     def turns(self) -> int:
         """Turns begun, the last of which may be incomplete."""

@@ -15,10 +15,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
-from tasks.errors import TaskError
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
 from tasks.live import View, fetch_progress, megabytes, times
-from tasks.options import check
+from tasks.options import check, check_temperature
 from tasks.records import KV, Episode, Seconds, Settings
 from tasks.signals import handled
 from tasks.steps import StepWriter
@@ -78,8 +77,7 @@ def prepare(options: Options) -> Plan:
         chunk=(options.chunk, 1),
         seed=(options.seed, 0),
     )
-    if not 0.0 <= options.temperature < float("inf"):
-        raise TaskError(f"--temperature {options.temperature:g} must be 0 (greedy) or more")
+    check_temperature(options.temperature)
     policy = parse_policy(options.policy)
     out = options.out or default_folder(options.task, policy.spec, options.seed, datetime.now())
     check_folder(out)
@@ -231,16 +229,7 @@ class _Run:
             score_reason=self.env.score_reason,
             turns=int(result.turns) if result is not None else self.writer.turns if self.writer else 0,
             actions=self.writer.actions if self.writer else 0,
-            settings=Settings(
-                max_turns=options.max_turns,
-                max_new_tokens=options.max_new_tokens,
-                temperature=options.temperature,
-                dtype=options.dtype,
-                device=options.device,
-                chunk=options.chunk,
-                screenshots=options.screenshots,
-                headed=options.headed,
-            ),
+            settings=Settings.of(options),
             versions=versions(),
             started_at=self.started_at,
             finished_at=datetime.now(UTC),

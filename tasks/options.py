@@ -7,6 +7,16 @@ import re
 from tasks.errors import TaskError
 
 
+def check_temperature(value: float) -> None:
+    """Check that replies can be sampled at this temperature.
+
+    Raises:
+        TaskError: it is negative, infinite or no number.
+    """
+    if not 0.0 <= value < float("inf"):
+        raise TaskError(f"--temperature {value:g} must be 0 (greedy) or more")
+
+
 def check(device: str, dtype: str, **least: tuple[int, int]) -> None:
     """Check options before anything is loaded; ``least`` is option -> (value, smallest allowed).
 

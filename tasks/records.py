@@ -93,6 +93,12 @@ class Settings(Record):
     screenshots: bool
     headed: bool
 
+    @classmethod
+    def of(cls, asked: Any, **others: bool) -> Settings:
+        """What ``asked`` says of them, and ``others``."""
+        told: dict[str, Any] = {name: getattr(asked, name) for name in cls.model_fields if name not in others}
+        return cls(**told | others)
+
 
 class Episode(Record):
     """``episode.json``: one episode, whole or cut short (``stop_reason`` says which)."""

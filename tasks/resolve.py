@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable
+from typing import Any
 
 from envs.browser import BrowserEnv
 from envs.browsergym_task import BrowserGymTask, gym_id, list_ids
@@ -40,16 +41,8 @@ def _line(name: str, config: VwaTaskConfig) -> tuple[str, str]:
     return name, f"{'+'.join(config.sites)}: {intent[:80]}{'…' if len(intent) > 80 else ''}"
 
 
-def make_env(
-    task_id: str,
-    *,
-    seed: int = 0,
-    headed: bool = False,
-    screenshots: bool = False,
-    count_tokens: Callable[[str], int] | None = None,
-    max_tokens: int = 1500,
-) -> BrowserEnv:
-    """The environment of a task; ``count_tokens`` measures observations against ``max_tokens``.
+def make_env(task_id: str, **options: Any) -> BrowserEnv:
+    """The environment of a task; for the options see :func:`open_env`.
 
     Raises:
         TaskError: there is no such task (the message names the closest ones), or a site it needs has no address.
@@ -60,6 +53,23 @@ def make_env(
         near = difflib.get_close_matches(task_id.strip(), [name for name, _ in list_tasks()], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else "`confkv tasks` lists them"
         raise TaskError(f"there is no task {task_id!r}; {hint}")
+    return open_env(task, **options)
+
+
+def open_env(
+    task: Task,
+    *,
+    seed: int = 0,
+    headed: bool = False,
+    screenshots: bool = False,
+    count_tokens: Callable[[str], int] | None = None,
+    max_tokens: int = 1500,
+) -> BrowserEnv:
+    """The environment that plays ``task`` and closes it; ``count_tokens`` measures observations against ``max_tokens``.
+
+    Raises:
+        EnvError: there is no browser; the task is closed.
+    """
     try:
         return BrowserEnv(
             task,

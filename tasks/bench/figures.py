@@ -27,8 +27,8 @@ def _figure(width: float, height: float, title: str) -> Figure:
 def _plain(axis: Axes) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=8, colors=INK)
-    axis.xaxis.label.set_size(9)
-    axis.yaxis.label.set_size(9)
+    axis.xaxis.label.set_fontsize(9)
+    axis.yaxis.label.set_fontsize(9)
 
 
 def comparison(rows: Sequence[PolicyRow], title: str) -> Figure:

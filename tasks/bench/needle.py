@@ -105,8 +105,8 @@ def run(options: Options) -> NeedleSummary:
     if not specs:
         raise TaskError('--policies names none; write for example --policies "full window:512 confkv"')
     # Shares and ratios are of full's bytes and answers, so it comes first.
-    chosen = [candidate(spec) for spec in (["full"] if options.share else []) + specs]
-    candidates = {one.label if options.share else one.policy.spec: one for one in chosen}
+    listed = [candidate(spec) for spec in (["full"] if options.share else []) + specs]
+    candidates = {one.label if options.share else one.policy.spec: one for one in listed}
     texts = read_texts(options.texts)
     notes: list[str] = []
     if options.share:

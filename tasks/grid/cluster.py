@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import tempfile
 import threading
 import zipfile
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.bench.model import Model, load
 from tasks.errors import TaskError
-from tasks.grid.log import GridLog
+from tasks.grid.log import GridLog, begin_trace
 from tasks.grid.play import Player, trace_name
 from tasks.grid.progress import GridProgress
 from tasks.grid.records import NO_CACHE, GridSettings, Key, Line
@@ -155,8 +154,7 @@ class _Driver:
             raise cause from None  # what no later episode could be played after: no model, no disk
         else:
             line = Line.model_validate_json(text)
-        before = {known.fingerprint for known in self._log.lines.values() if known.model == key.model}
-        if line.fingerprint and before - {line.fingerprint, ""}:
+        if line.fingerprint and self._log.fingerprints(key.model) - {line.fingerprint, ""}:
             raise TaskError(f"{key.model} has other weights than the episodes on file; name another --out")
         _unpack(self._plan.out / line.trace, packed)
         self._log.add(line)
@@ -165,9 +163,7 @@ class _Driver:
 
 def _unpack(final: Path, packed: bytes) -> None:
     """The episode's folder, whole or not at all."""
-    partial = final.with_name(f".{final.name}.partial")
-    for leftover in (final, partial):
-        shutil.rmtree(leftover, ignore_errors=True)
+    partial = begin_trace(final)
     partial.mkdir(parents=True)
     if packed:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:

@@ -35,6 +35,21 @@ class GridLog:
             journal.append(self.path, [line.model_dump_json()])
             self.lines[line.key.id] = line
 
+    def fingerprints(self, model: str) -> set[str]:
+        """Of the weights that a model's episodes on file were played with."""
+        return {line.fingerprint for line in self.lines.values() if line.model == model}
+
+
+def begin_trace(final: Path) -> Path:
+    """The name under which an episode's folder is made, until it is whole and moved to ``final``.
+
+    What an episode that was killed, or has no line, left under either name is removed.
+    """
+    partial = final.with_name(f".{final.name}.partial")
+    for leftover in (final, partial):
+        shutil.rmtree(leftover, ignore_errors=True)
+    return partial
+
 
 def read_lines(path: Path) -> list[Line]:
     """The lines of a ``results.jsonl``, in order; a last one that a kill cut short is taken off the file.

@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tasks.episode import versions
 from tasks.folder import RunFolder
 from tasks.grid import scripted
 from tasks.grid.agents import NoopAgent, RandomAgent, ScriptedAgent
+from tasks.grid.log import begin_trace
 from tasks.grid.records import TRACES, GridSettings, Key, Line
 from tasks.grid.shared import Meter, SharedModel, Stopped, token_counter
 from tasks.grid.suites import Suite, TaskInfo
@@ -73,9 +75,7 @@ class Player:
             TaskError: the records cannot be written.
         """
         final = self.out / trace_name(key)
-        partial = final.with_name(f".{final.name}.partial")
-        for leftover in (final, partial):  # of a run that was killed before the line was written
-            shutil.rmtree(leftover, ignore_errors=True)
+        partial = begin_trace(final)
         folder = RunFolder(partial)
         folder.open()
         try:
@@ -148,7 +148,7 @@ class _Episode:
 
         model = player.model
         assert model is not None
-        opened = lambda: model.session(key.policy, self.meter, player.stop)  # noqa: E731
+        opened = partial(model.session, key.policy, self.meter, player.stop)
         self.session = Reprefill(opened) if key.history == "reprefill" else opened()
         self._listen()
         return run_episode(
@@ -239,7 +239,6 @@ class _Episode:
         return line
 
     def _write(self, line: Line, result: EpisodeResult) -> None:
-        settings = self.player.settings
         episode = Episode(
             task=line.task,
             goal=result.goal,
@@ -260,16 +259,7 @@ class _Episode:
             decode_steps=line.decoded,
             kv=line.kv,
             seconds=line.seconds,
-            settings=Settings(
-                max_turns=settings.max_turns,
-                max_new_tokens=settings.max_new_tokens,
-                temperature=settings.temperature,
-                dtype=settings.dtype,
-                device=settings.device,
-                chunk=settings.chunk,
-                screenshots=self.player.screenshots,
-                headed=False,
-            ),
+            settings=Settings.of(self.player.settings, screenshots=self.player.screenshots, headed=False),
             versions=versions(),
             started_at=line.started_at,
             finished_at=line.finished_at,

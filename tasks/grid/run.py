@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -23,7 +23,7 @@ from tasks.grid.shared import SharedModel
 from tasks.grid.suites import Suite, TaskInfo, suite
 from tasks.grid.summary import Summary
 from tasks.grid.watch import off_the_terminal
-from tasks.options import check
+from tasks.options import check, check_temperature
 from tasks.signals import handled
 
 
@@ -61,7 +61,6 @@ class Plan:
     settings: GridSettings
     tasks: dict[str, TaskInfo]
     out: Path
-    notes: list[str] = field(default_factory=list)
 
 
 def prepare(options: Options) -> Plan:
@@ -80,8 +79,7 @@ def prepare(options: Options) -> Plan:
         workers=(options.workers, 1),
         limit=(options.limit, 0),
     )
-    if not 0.0 <= options.temperature < float("inf"):
-        raise TaskError(f"--temperature {options.temperature:g} must be 0 (greedy) or more")
+    check_temperature(options.temperature)
     if options.agent not in AGENTS:
         raise TaskError(f"--agent {options.agent} is unknown; use one of {', '.join(AGENTS)}")
     if options.resume and options.out is None:
@@ -259,7 +257,6 @@ def load(settings: GridSettings, name: str, log: GridLog, progress: GridProgress
 
     progress.say(f"... loading {name}")
     model = load_model(name, dtype=settings.dtype, device=settings.device, chunk=settings.chunk)
-    before = {line.fingerprint for line in log.lines.values() if line.model == name}
-    if before - {model.fingerprint}:
+    if log.fingerprints(name) - {model.fingerprint}:
         raise TaskError(f"{name} has other weights than the episodes on file were played with; name another --out")
     return SharedModel(model)

@@ -43,8 +43,7 @@ def play(
     try:
         result.stop_reason = _turns(env, agent, obs, result, max_turns, on_event, clock)
         if result.stop_reason != "error":
-            raw, result.score_reason = env.finish(result.answer)
-            result.raw_reward, result.reward, result.success = float(raw), float(raw == 1), raw == 1
+            result.scored(*env.finish(result.answer))
     except Exception as error:
         _log.exception("the episode failed")
         result.stop_reason, result.error = "error", f"{type(error).__name__}: {error}".replace("\n", " ")

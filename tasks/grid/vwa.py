@@ -67,11 +67,14 @@ class VwaSuite:
         """See :class:`tasks.grid.suites.Suite`.
 
         Raises:
-            TaskError: a site that the task needs has no address.
+            TaskError: there is no such task, or a site that it needs has no address.
         """
-        from tasks.resolve import make_env
+        from tasks.resolve import open_env
 
-        return make_env(task_id, **options)
+        task = self.task(task_id)
+        if task is None:
+            raise TaskError(f"there is no task {task_id!r} among the {len(self.configs)} of {self.name}")
+        return open_env(task, **options)
 
     def oracle(self, task_id: str, seed: int) -> ScriptedAgent | None:
         """See :class:`tasks.grid.suites.Suite`."""

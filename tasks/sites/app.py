@@ -19,7 +19,7 @@ from tasks.sites.store import Store
 from tasks.sites.web import Table, Visit, routes
 
 HOSTS = {f"{name}.test": name for name in ("classifieds", "shopping", "forum", "home")}
-_STATIC = Path(__file__).with_name("static")
+_STYLES = {path.stem: path for path in Path(__file__).with_name("static").glob("*.css")}
 
 
 def _home(visit: Visit) -> Response:
@@ -43,9 +43,8 @@ async def _image(request: Request) -> Response:
 
 
 async def _stylesheet(request: Request) -> Response:
-    path = _STATIC / f"{request.path_params['name']}.css"
-    known = {file.name for file in _STATIC.glob("*.css")}
-    if path.name not in known:
+    path = _STYLES.get(request.path_params["name"])
+    if path is None:
         raise HTTPException(404)
     return Response(path.read_bytes(), media_type="text/css")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,11 +11,10 @@ from tasks.errors import TaskError
 from tasks.vwa.fetch import FetchError, status
 from tasks.vwa.load import INSTALL, official_root, official_tasks
 from tasks.vwa.schema import VwaTaskConfig
-from tasks.vwa.sites import KNOWN, RESET_TOKEN, VARIABLES
+from tasks.vwa.sites import RESET_TOKEN, VARIABLES, needed_sites
 
 SECONDS = 5.0  # that a site is given to answer
 CONTAINERS = "start its container (github.com/web-arena-x/visualwebarena, environment_docker)"
-_PLACEHOLDER = re.compile(r"__([A-Z]+)__")
 
 
 def examine(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
@@ -59,7 +57,7 @@ def _site(variable: str, given: Mapping[str, str]) -> Check:
 
 def _playable(tasks: list[VwaTaskConfig], answering: set[str]) -> Iterator[Check]:
     """How many tasks these sites suffice for, and how many need a model to be scored."""
-    enough = sum(needed_sites(task) <= answering for task in tasks)
+    enough = sum(answering.issuperset(needed_sites(task)) for task in tasks)
     yield Check("playable", enough == len(tasks), f"{enough} of {len(tasks)} tasks", needed=False)
     judged = sum(needs_judge(task) for task in tasks)
     asked = sum(any(query.eval_vqa for query in task.eval.page_image_query or []) for task in tasks)
@@ -67,11 +65,6 @@ def _playable(tasks: list[VwaTaskConfig], answering: set[str]) -> Iterator[Check
     yield Check(
         "scoring", True, f"{len(tasks) - judged - asked} tasks are scored without a model; {detail}", needed=False
     )
-
-
-def needed_sites(task: VwaTaskConfig) -> set[str]:
-    """The sites whose addresses a task names."""
-    return {name.lower() for name in _PLACEHOLDER.findall(task.model_dump_json())} & KNOWN
 
 
 def needs_judge(task: VwaTaskConfig) -> bool:

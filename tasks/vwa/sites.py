@@ -27,10 +27,15 @@ VARIABLES = {
     "VWA_HOMEPAGE": "homepage",
 }
 KNOWN = {*VARIABLES.values(), "forum"}  # sites that a placeholder may stand for
-RESET_TOKEN, REDDIT_RESET, FULL_RESET = "VWA_CLASSIFIEDS_RESET_TOKEN", "VWA_REDDIT_RESET_URL", "VWA_FULL_RESET"
-FULL_RESET_SECONDS = 600  # the official script takes about four minutes
+RESET_TOKEN, REDDIT_RESET = "VWA_CLASSIFIEDS_RESET_TOKEN", "VWA_REDDIT_RESET_URL"
 _PLACEHOLDER = re.compile(r"__([A-Z]+)__")
 _STATE_FILE = re.compile(r"([\w.]+)_state\.json$")
+
+
+def needed_sites(config: VwaTaskConfig) -> list[str]:
+    """The sites whose addresses a task names and has not got yet, in its order."""
+    named = [name.lower() for name in _PLACEHOLDER.findall(config.model_dump_json())]
+    return [site for site in dict.fromkeys(named) if site in KNOWN]
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,10 @@ class SiteMap:
             TaskError: a site that the task needs has no address.
         """
         resolved = config.resolved({f"__{site.upper()}__": url for site, url in self.urls.items()})
-        left = [name for name in _PLACEHOLDER.findall(resolved.model_dump_json()) if f"VWA_{name}" in VARIABLES]
+        left = [site for site in needed_sites(resolved) if site in VARIABLES.values()]
         if left:
-            where = f"export VWA_{left[0]}=http://...; `confkv doctor --vwa` tells what is missing"
-            raise TaskError(
-                f"task {config.task_id} needs the site {left[0].lower()}, whose address is not set; {where}"
-            )
+            where = f"export VWA_{left[0].upper()}=http://...; `confkv doctor --vwa` tells what is missing"
+            raise TaskError(f"task {config.task_id} needs the site {left[0]}, whose address is not set; {where}")
         return resolved
 
     def logins(self, config: VwaTaskConfig) -> list[Login]:
@@ -99,19 +102,6 @@ def official_sites(environment: Mapping[str, str] | None = None) -> SiteMap:
             fetch(given[REDDIT_RESET], timeout=120)
 
     return SiteMap(urls, login=log_in, reset=reset, magento=True, reference=reference_in(official_root()))
-
-
-def full_reset(environment: Mapping[str, str] | None = None) -> bool:
-    """Reset all official sites, as between batches of tasks; False where ``VWA_FULL_RESET`` is not set.
-
-    Raises:
-        TaskError: the reset failed.
-    """
-    given = os.environ if environment is None else environment
-    if not given.get(FULL_RESET):
-        return False
-    fetch(given[FULL_RESET], timeout=FULL_RESET_SECONDS)
-    return True
 
 
 class EmbeddedSites(Protocol):

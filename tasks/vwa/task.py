@@ -13,7 +13,6 @@ from tasks.vwa.sites import SiteMap
 
 VIEWPORT = {"width": 1280, "height": 2048}  # CSS pixels, the official protocol's
 MAX_TURNS = 30
-MAX_PARSE_FAILURES = 3
 MAX_REPEATS = 5  # times that the same action may be without effect
 
 _log = logging.getLogger(__name__)
