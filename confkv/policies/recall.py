@@ -28,7 +28,7 @@ class Recall:
             the share of attention that its queries would give to absent pages (:func:`confkv.missing.missing`) is among
             the highest ``rate`` of late, or, as the control, at random. Prefill passes and ``opening`` are not gated.
         tau: confidence below which a step is uncertain.
-        rate, seed: share that is picked, of steps (``random``) or of (layer, step) pairs (``missing``, ``layers``), and the
+        rate, seed: share that is picked, of steps (``random``) or of (layer, step) pairs (``missing``, ``layers``); the
             seed of what is picked at random.
         question: tokens of each prefill pass near the end of a goal or an observation; 0: as many as of any other. A
             chunk gets what its tokens need on average, and what is asked for is one thing.
