@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from envs.browser import BrowserEnv
 from envs.browsergym_task import BrowserGymTask, gym_id, list_ids
 from envs.errors import EnvError
-from envs.records import Task
+from envs.records import Mode, Task
 from tasks.demo.task import SUMMARY, ShopTask
 from tasks.errors import TaskError
 from tasks.grid.vwa import MINI, OFFICIAL, mini, official
@@ -62,13 +62,14 @@ def open_env(
     seed: int = 0,
     headed: bool = False,
     screenshots: bool = False,
+    observation: str = "aria",
     count_tokens: Callable[[str], int] | None = None,
     max_tokens: int = 1500,
 ) -> BrowserEnv:
     """The environment that plays ``task`` and closes it; ``count_tokens`` measures observations against ``max_tokens``.
 
     Raises:
-        EnvError: there is no browser; the task is closed.
+        EnvError: there is no browser, or no such ``observation``; the task is closed.
     """
     try:
         return BrowserEnv(
@@ -76,6 +77,7 @@ def open_env(
             seed=seed,
             headed=headed,
             screenshots=screenshots,
+            observation=cast(Mode, observation),
             count_tokens=count_tokens,
             max_tokens=max_tokens,
         )

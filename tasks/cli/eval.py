@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasks.cli.options import Chunk, Device, Dtype, MaxNewTokens, MaxTurns, Temperature, default_model, interrupt
+from tasks.cli.options import (
+    Chunk,
+    Device,
+    Dtype,
+    MaxNewTokens,
+    MaxTurns,
+    Observation,
+    Temperature,
+    default_model,
+    interrupt,
+)
 from tasks.cli.stdout import stdout_for_result_only
 from tasks.signals import handled
 
@@ -85,6 +95,7 @@ def evaluate(
     max_turns: MaxTurns = 30,
     max_new_tokens: MaxNewTokens = 256,
     temperature: Temperature = 0.0,
+    observation: Observation = "aria",
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
@@ -128,6 +139,7 @@ def evaluate(
                 max_turns=max_turns,
                 max_new_tokens=max_new_tokens,
                 temperature=temperature,
+                observation=observation,
                 dtype=dtype,
                 device=device,
                 chunk=chunk,

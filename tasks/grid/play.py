@@ -128,7 +128,12 @@ class _Episode:
         counter = token_counter(player.tokenizer) if player.tokenizer is not None else None
         try:
             env = player.suite.make_env(
-                key.task, seed=key.seed, count_tokens=counter, screenshots=player.screenshots, headed=False
+                key.task,
+                seed=key.seed,
+                count_tokens=counter,
+                screenshots=player.screenshots,
+                observation=limits.observation,
+                headed=False,
             )
         except Exception:
             self.crash = "start_failed"

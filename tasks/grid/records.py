@@ -146,6 +146,7 @@ class GridSettings(Record):
     max_turns: int
     max_new_tokens: int
     temperature: float
+    observation: str = "aria"
     dtype: str
     device: str
     chunk: int

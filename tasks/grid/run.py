@@ -23,7 +23,7 @@ from tasks.grid.shared import SharedModel
 from tasks.grid.suites import Suite, TaskInfo, suite
 from tasks.grid.summary import Summary
 from tasks.grid.watch import off_the_terminal
-from tasks.options import check, check_temperature
+from tasks.options import check, check_observation, check_temperature
 from tasks.signals import handled
 
 
@@ -43,6 +43,7 @@ class Options:
     max_turns: int = 30
     max_new_tokens: int = 256
     temperature: float = 0.0
+    observation: str = "aria"
     dtype: str = "auto"
     device: str = "cpu"
     chunk: int = 512
@@ -80,6 +81,7 @@ def prepare(options: Options) -> Plan:
         limit=(options.limit, 0),
     )
     check_temperature(options.temperature)
+    check_observation(options.observation)
     if options.agent not in AGENTS:
         raise TaskError(f"--agent {options.agent} is unknown; use one of {', '.join(AGENTS)}")
     if options.resume and options.out is None:
@@ -102,6 +104,7 @@ def prepare(options: Options) -> Plan:
         max_turns=options.max_turns,
         max_new_tokens=options.max_new_tokens,
         temperature=options.temperature,
+        observation=options.observation,
         dtype=options.dtype,
         device=options.device,
         chunk=options.chunk,

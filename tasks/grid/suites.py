@@ -40,6 +40,7 @@ class Suite(Protocol):
         count_tokens: Callable[[str], int] | None = None,
         max_tokens: int = 1500,
         screenshots: bool = False,
+        observation: str = "aria",
         headed: bool = False,
     ) -> Any:
         """A new gymnasium environment that plays the task; closing it frees all it took."""
