@@ -41,6 +41,8 @@ class Session:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.cache = engine.new_cache()
+        #: what runs a pass, as :func:`confkv.step.feed`; one in its place may run those of several sessions together
+        self.feed: Callable[[list[Session], list[list[int]], list[list[int]], Phase, int], object] = step.feed
         self.tokens: list[int] = []
         self.steps: list[StepRecord] = []
         self.pending: int | None = None
@@ -123,7 +125,7 @@ class Session:
 
     def _feed(self, ids: list[int], held: list[int], phase: Phase, left: int = 0) -> None:
         """One forward pass and the management after it; ``left`` more tokens follow before the session is read."""
-        step.feed([self], [ids], [held], phase, left)
+        self.feed([self], [ids], [held], phase, left)
 
     def _timed_confidence(self) -> None:
         start = time.perf_counter()

@@ -78,6 +78,14 @@ def evaluate(
     workers: Annotated[
         int, typer.Option(help="Episodes at a time. They share one model, which serves one of them at a time.")
     ] = 1,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="Decode the workers' episodes in one pass over the model: much quicker, but rounding then depends on "
+            "who else plays, and a reply may differ in a near tie.",
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(help="At most so many tasks, from each site in turn; 0: all.")] = 0,
     tasks: Annotated[
         str, typer.Option("--tasks", help="Only tasks that these words name: ids, parts of ids, or patterns with *.")
@@ -132,6 +140,7 @@ def evaluate(
                 models=model or (default_model(),),
                 seeds=seeds,
                 workers=workers,
+                batch=batch,
                 limit=limit,
                 tasks=tasks,
                 agent=agent,

@@ -150,6 +150,7 @@ class GridSettings(Record):
     dtype: str
     device: str
     chunk: int
+    batch: bool = False
 
     def episodes(self) -> list[Key]:
         """Every episode, in the order of play: what is compared is played close together."""

@@ -36,6 +36,7 @@ class Options:
     models: Sequence[str] = ()
     seeds: int = 1
     workers: int = 1
+    batch: bool = False
     limit: int = 0
     tasks: str = ""
     agent: str = "model"
@@ -108,6 +109,7 @@ def prepare(options: Options) -> Plan:
         dtype=options.dtype,
         device=options.device,
         chunk=options.chunk,
+        batch=options.batch,
     )
     out = options.out or _default_folder(settings)
     check_out(out, settings, options.resume)
@@ -262,4 +264,4 @@ def load(settings: GridSettings, name: str, log: GridLog, progress: GridProgress
     model = load_model(name, dtype=settings.dtype, device=settings.device, chunk=settings.chunk)
     if log.fingerprints(name) - {model.fingerprint}:
         raise TaskError(f"{name} has other weights than the episodes on file were played with; name another --out")
-    return SharedModel(model)
+    return SharedModel(model, batch=settings.batch)
