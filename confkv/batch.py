@@ -10,12 +10,15 @@ from confkv import positions, step
 from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError
 from confkv.sampling import sample
-from confkv.store import SEGMENTS
+from confkv.store import FRESH, PINNED, PROTECTED
 from confkv.telemetry import Token
 
 if TYPE_CHECKING:
     from confkv.engine import Engine
     from confkv.session import Session
+
+#: Why the positions of a segment do not compete. Everything else competes from the start.
+SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": FRESH, "text": 0}
 
 
 class Reply:

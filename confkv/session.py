@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from confkv import checkpoint, positions, step
-from confkv.batch import Reply, advance
+from confkv.batch import SEGMENTS, Reply, advance
 from confkv.checkpoint import Mark as Mark
 from confkv.confidence import confidence
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
 from confkv.recall import answer_from, passes, uncertain
 from confkv.step import Phase
-from confkv.store import SEGMENTS as SEGMENTS
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:

@@ -23,8 +23,6 @@ MASS, HOLD, POS, ORIGIN = 0, 1, 2, 3
 #: Values of HOLD, added up: why a slot does not compete. All but SINK do not count against the budget either. A release
 #: turns FRESH into PROTECTED, and what was PROTECTED before competes.
 SINK, PROTECTED, FRESH, PINNED = 1, 2, 4, 8
-#: Why the positions of a segment do not compete. Everything else competes from the start.
-SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": FRESH, "text": 0}
 #: Positions leave the window for the history in blocks, so that quantising is not paid at every token.
 _BLOCK = 32
 

@@ -168,7 +168,12 @@ def test_what_cannot_take_part_is_refused(tiny: Any, ids: Any) -> None:
 @pytest.mark.parametrize("policy", ["full", "confkv:n_high=24,n_low=40,protect=8", "confkv:int8=1"])
 def test_a_real_model_says_in_a_batch_what_it_says_alone(policy: str) -> None:
     engine = Engine.load("smollm2", policy, dtype="float32")
-    texts = ["The capital of France is", "def add(a, b):\n    return", "Once upon a time there was a small", "1 2 3 4 5"]
+    texts = [
+        "The capital of France is",
+        "def add(a, b):\n    return",
+        "Once upon a time there was",
+        "1 2 3 4 5",
+    ]
     prompts = [engine.tokenizer(text)["input_ids"] for text in texts]
     alone, together = ([engine.session() for _ in prompts] for _ in range(2))
     for session, prompt in itertools.chain(zip(alone, prompts, strict=True), zip(together, prompts, strict=True)):
