@@ -160,12 +160,15 @@ def test_code_in_an_argument_stays_text(monkeypatch):
     monkeypatch.setattr(os, "system", ran.append)
     env = ToolEnv(BfclWorld("multi_turn_base_0"))
     env.reset(seed=0)
-    names = ["__import__('os').system('true')", "sort(x)", "a'b\"c\\(d", "\\(", "{x}\n()", "f'{1}'"]
+    names = ["__import__('os').system('true')", "sort(x)", "a'b c(d", "{x}\n()", "f'{1}'"]
     for name in names:
         obs, *_ = env.step({"name": "touch", "args": {"file_name": name}})
         assert obs["error"] == "" and "Error during execution" not in obs["text"], name
     obs, *_ = env.step({"name": "ls", "args": {}})
     assert set(names) <= set(json.loads(obs["text"])["current_directory_content"])
+    for text in (r"a\(b", r"sort(\\(", "\\x28", "'''"):
+        obs, *_ = env.step({"name": "echo", "args": {"content": text}})
+        assert json.loads(obs["text"]) == {"terminal_output": text}
     assert ran == []
     env.close()
 
