@@ -25,7 +25,9 @@ class GoldAgent:
     def act(self, observation: Observation) -> Action:
         """See :class:`tasks.grid.agents.ScriptedAgent`."""
         following = next(self._actions, None)
-        return action(RESPOND, text="") if following is None else action(following["name"], **following["args"])
+        if following is None:
+            return action(RESPOND, text="")
+        return {"name": following["name"], "args": dict(following["args"])}
 
 
 class ToolSuite:
@@ -106,8 +108,6 @@ def telecom() -> ToolSuite:
 
         ids = telecom_ids()
         only = [TelecomWorld(index).transfer_only for index in range(len(ids))]
-        return [
-            TaskInfo(name, site="transfer" if alone else "solve") for name, alone in zip(ids, only, strict=True)
-        ]
+        return [TaskInfo(name, site="transfer" if alone else "solve") for name, alone in zip(ids, only, strict=True)]
 
     return ToolSuite("tau2-telecom", tasks)

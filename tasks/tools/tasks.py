@@ -88,9 +88,7 @@ def list_tool_tasks() -> list[tuple[str, str]]:
         for category in CATEGORIES:
             ids = bfcl_ids(category)
             entries: list[Any] = [entry for entry, _ in load(category).values()]
-            found += [
-                (name, f"BFCL: {_short(entry['question'][0])}") for name, entry in zip(ids, entries, strict=True)
-            ]
+            found += [(name, f"BFCL: {_short(entry['question'][0])}") for name, entry in zip(ids, entries, strict=True)]
     except ToolsMissing:
         pass  # an optional extra; naming such a task says how to install it
     try:
