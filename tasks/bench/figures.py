@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tasks.bench.comparison import PolicyRow
+    from tasks.bench.tools import ToolsRow
 
 INK, FAINT, MARK, SECOND = "#333333", "#8a8a8a", "#1f5f8b", "#d1495b"
 
@@ -53,6 +54,25 @@ def comparison(rows: Sequence[PolicyRow], title: str) -> Figure:
     axis.set_ylim(-0.6, len(ordered) - 0.3)
     axis.margins(x=0.12)
     axis.set_xlabel("perplexity (lower is better); megabytes: mean allocated on the device")
+    _plain(axis)
+    return figure
+
+
+def agreement(rows: Sequence[ToolsRow], title: str) -> Figure:
+    """Share of gold tokens whose likeliest token is full KV's, over mean device bytes; bars: 95%."""
+    figure = _figure(7.5, 4.2, title)
+    axis = figure.subplots()
+    for row in rows:
+        at = row.mean_bytes / 1e6
+        if row.interval is not None:
+            axis.plot([at, at], [100 * row.interval.low, 100 * row.interval.high], color=MARK, lw=2, alpha=0.4)
+        axis.scatter([at], [100 * row.agreement], s=28, color=MARK, zorder=3)
+        axis.annotate(
+            row.policy, (at, 100 * row.agreement), xytext=(5, 3), textcoords="offset points", fontsize=7, color=INK
+        )
+    axis.set_xlabel("megabytes on the device, mean over forward passes")
+    axis.set_ylabel("agreement with full KV, %")
+    axis.margins(x=0.15, y=0.1)
     _plain(axis)
     return figure
 

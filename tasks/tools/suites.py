@@ -101,7 +101,7 @@ def long_context_12k() -> ToolSuite:
 
 
 def telecom() -> ToolSuite:
-    """tau2 telecom solo, 114 tasks. The 20 that want a transfer to a human and nothing else are a group of their own."""
+    """tau2 telecom solo, 114 tasks; the 20 that want nothing but a transfer to a human are a group of their own."""
 
     def tasks() -> list[TaskInfo]:
         from envs.tools.telecom import TelecomWorld
