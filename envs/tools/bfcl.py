@@ -39,7 +39,7 @@ def load(category: str) -> dict[str, tuple[dict[str, Any], list[list[str]]]]:
     Raises:
         ToolsMissing: the package is not installed.
     """
-    _prepare()
+    prepare()
     from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 
     name = f"multi_turn_{category}"
@@ -50,7 +50,7 @@ def load(category: str) -> dict[str, tuple[dict[str, Any], list[list[str]]]]:
 
 
 @cache
-def _prepare() -> None:
+def prepare() -> None:
     """Import the package, which makes folders where it is told, and beside itself where it is not."""
     if "BFCL_PROJECT_ROOT" not in os.environ:
         root = tempfile.mkdtemp(prefix="confkv-bfcl-")

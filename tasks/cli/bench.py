@@ -190,6 +190,28 @@ def tools(
     _show(lambda: run(options), folder, json)
 
 
+@bench.command("memory")
+def memory(
+    model: Model = "smollm2",
+    out: Out = None,
+    json: Json = False,
+    policies: Policies = None,
+    scenarios: Annotated[
+        str, typer.Option(help="Conversations: some of notetaker, healthcare, finance, customer, student.")
+    ] = "notetaker healthcare finance",
+    new_tokens: Annotated[int, typer.Option(help="Longest reply to a question.")] = 48,
+    dtype: Dtype = "auto",
+    device: Device = "cpu",
+    chunk: Chunk = 512,
+) -> None:
+    """BFCL's memory conversations in one session, then its questions: right answers by the age of the fact."""
+    from tasks.bench.memory import Options, run
+
+    folder = _folder(out, "memory", model)
+    options = Options(model, folder, policies, scenarios, new_tokens, dtype, device, chunk)
+    _show(lambda: run(options), folder, json)
+
+
 @bench.command("quant")
 def quant(
     model: Model = "smollm2",
