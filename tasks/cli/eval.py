@@ -62,7 +62,7 @@ def evaluate(
         typer.Option(
             "--suite",
             help="demo, miniwob, vwa-mini, visualwebarena (whose sites VWA_* variables name), bfcl-multi-turn, "
-            "bfcl-long-context (with -12k or -32k: episodes under so many tokens) or tau2-telecom.",
+            "bfcl-long-context (with -8k or -12k: episodes under so many tokens) or tau2-telecom.",
         ),
     ] = "demo",
     policies: Annotated[

@@ -105,7 +105,7 @@ SUITES: dict[str, Callable[[], Suite] | str] = {
     "visualwebarena": "tasks.grid.vwa:reachable",
     "bfcl-multi-turn": "tasks.tools.suites:multi_turn",
     "bfcl-long-context": "tasks.tools.suites:long_context",
-    "bfcl-long-context-32k": "tasks.tools.suites:long_context_32k",
+    "bfcl-long-context-8k": "tasks.tools.suites:long_context_8k",
     "bfcl-long-context-12k": "tasks.tools.suites:long_context_12k",
     "tau2-telecom": "tasks.tools.suites:telecom",
 }

@@ -90,13 +90,13 @@ def long_context() -> ToolSuite:
     return _long_context("bfcl-long-context", None)
 
 
-def long_context_32k() -> ToolSuite:
-    """The tasks whose gold episode has fewer than 32k tokens."""
-    return _long_context("bfcl-long-context-32k", 32_000)
+def long_context_8k() -> ToolSuite:
+    """The tasks whose gold episode has fewer than 8k tokens."""
+    return _long_context("bfcl-long-context-8k", 8_000)
 
 
 def long_context_12k() -> ToolSuite:
-    """The tasks whose gold episode has fewer than 12k tokens."""
+    """The tasks whose gold episode has fewer than 12k tokens: all but the 42 with more than 32k."""
     return _long_context("bfcl-long-context-12k", 12_000)
 
 
