@@ -55,6 +55,11 @@ class Session:
         self._shift = 0
         self._rng = torch.Generator().manual_seed(0)
 
+    @property
+    def logits(self) -> Tensor | None:
+        """Raw logits of the next token, ``[V]`` in the model's dtype, to be read only; None before anything was fed."""
+        return self._logits
+
     # -- feeding ------------------------------------------------------------------------------------------------
 
     @property

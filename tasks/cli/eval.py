@@ -59,7 +59,11 @@ Exit code: 0 all played; 2 bad input; 130 stopped by Ctrl-C, with what was over 
 def evaluate(
     suite: Annotated[
         str,
-        typer.Option("--suite", help="demo, miniwob, vwa-mini or visualwebarena (whose sites VWA_* variables name)."),
+        typer.Option(
+            "--suite",
+            help="demo, miniwob, vwa-mini, visualwebarena (whose sites VWA_* variables name), bfcl-multi-turn, "
+            "bfcl-long-context (with -8k or -12k: episodes under so many tokens) or tau2-telecom.",
+        ),
     ] = "demo",
     policies: Annotated[
         list[str] | None,

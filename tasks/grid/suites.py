@@ -103,6 +103,11 @@ SUITES: dict[str, Callable[[], Suite] | str] = {
     "miniwob": _miniwob,
     "vwa-mini": "tasks.grid.vwa:mini",
     "visualwebarena": "tasks.grid.vwa:reachable",
+    "bfcl-multi-turn": "tasks.tools.suites:multi_turn",
+    "bfcl-long-context": "tasks.tools.suites:long_context",
+    "bfcl-long-context-8k": "tasks.tools.suites:long_context_8k",
+    "bfcl-long-context-12k": "tasks.tools.suites:long_context_12k",
+    "tau2-telecom": "tasks.tools.suites:telecom",
 }
 
 
