@@ -15,7 +15,7 @@ from envs.tools import RESPOND, ToolEnv
 from envs.tools.bfcl import CATEGORIES, BfclWorld, call_source, gold_action, load
 
 #: Entries whose last gold call is redundant: without it the official checker still finds all right.
-REDUNDANT = {"multi_turn_base_89", "multi_turn_miss_func_89", "multi_turn_miss_param_89"}
+REDUNDANT = {"multi_turn_base_139", "multi_turn_miss_func_139", "multi_turn_miss_param_139"}
 
 
 def instances() -> list[str]:
