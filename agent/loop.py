@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent import prompts
-from agent.grammar import Grammar
-from agent.parser import ParsedReply, parse_reply
+from agent.dialect import Dialect, PageDialect
+from agent.parser import ParsedReply
 from agent.records import ActionRecord, EpisodeResult, StopReason, TurnRecord
-from agent.reply import Reply, SessionLike
-from agent.transcript import Piece, Transcript
+from agent.reply import SessionLike
+from agent.tool_dialect import ToolDialect
+from agent.transcript import Piece
 
 MAX_PARSE_FAILURES = 3
 MAX_USELESS = 3  # by default; times the same actions may be without effect on the same page
@@ -104,21 +105,23 @@ class _Episode:
         self.last_calls = ""
 
     def reset(self) -> None:
-        """Open the task and make the transcript."""
-        self.transcript = Transcript(self.tokenizer)
-        self.obs, _ = self.env.reset(seed=self.seed)
+        """Open the task; an environment that tells of tools is spoken to in calls."""
+        self.dialect: Dialect = PageDialect(self.tokenizer)
+        self.obs, info = self.env.reset(seed=self.seed)
+        if info.get("tools"):
+            self.dialect = ToolDialect(self.tokenizer, info)
         self.began = True
         self.result.goal = str(self.obs["goal"])
 
     def play(self) -> StopReason:
         """Turns until one of them says stop."""
-        message = prompts.observation(self.obs, turns_left=self.max_turns)
+        pieces = self.dialect.start(self.obs, self.max_turns)
         for number in range(1, self.max_turns + 1):
             started = self.clock()
             record = TurnRecord(number, str(self.obs["url"]), str(self.obs["title"]), str(self.obs["text"]))
             self.result.turn_records.append(record)
             try:
-                parsed, cut = self._think(record, message)
+                parsed, cut = self._think(record, pieces)
                 reason = self._act(record, parsed)
                 record.complete = True
             finally:
@@ -126,7 +129,7 @@ class _Episode:
             self.emit({"type": "turn_end", "turn": number, "stats": self.session.stats})
             if reason:
                 return reason
-            message = self._next_message(record, cut, self.max_turns - number)
+            pieces = self._following(record, cut, self.max_turns - number)
         return "step_limit"
 
     def score(self, reason: StopReason) -> None:
@@ -146,14 +149,8 @@ class _Episode:
             result.stop_reason = "interrupted"
         return result
 
-    def _pieces(self, message: str, first: bool) -> list[Piece]:
-        if first:
-            return self.transcript.start(prompts.system_prompt(), prompts.goal_text(str(self.obs["goal"])), message)
-        return self.transcript.turn(message, self.last_token)
-
-    def _think(self, record: TurnRecord, message: str) -> tuple[ParsedReply, bool]:
+    def _think(self, record: TurnRecord, pieces: list[Piece]) -> tuple[ParsedReply, bool]:
         """Feed the message, sample a reply, read it: (what it asks for, whether the token limit cut it)."""
-        pieces = self._pieces(message, first=record.turn == 1)
         record.prompt = "".join(piece.text for piece in pieces)
         self.emit({"type": "turn_start", "turn": record.turn, "obs": self.obs, "prompt": record.prompt})
         fed_from = self.clock()
@@ -166,7 +163,7 @@ class _Episode:
         for piece in pieces:
             self.session.extend(piece.ids, segment=piece.segment)
             record.prompt_tokens += len(piece.ids)
-        reply = Reply(self.session, self.transcript, self.tokenizer, Grammar(str(self.obs["text"])))
+        reply = self.dialect.reply(self.session, self.obs)
         seed = self.seed * 100_003 + record.turn
         try:
             reply.sample(self.max_new_tokens, self.temperature, seed, on_token)
@@ -174,7 +171,7 @@ class _Episode:
             self.last_token = reply.last
             record.reply, record.reply_tokens = reply.text, reply.count
             record.confidence_mean = reply.confidence_mean
-        parsed = parse_reply(record.reply)
+        parsed = self.dialect.parse(record.reply)
         record.thought, record.parse_error, record.extra = parsed.thought, parsed.error, parsed.extra
         self.emit(
             {
@@ -203,7 +200,7 @@ class _Episode:
             record.actions.append(done)
             self.result.reward, self.result.raw_reward = done.reward, done.raw_reward
             self.result.success = done.reward >= 1.0
-            if action["name"] == "answer":
+            if action["name"] == self.dialect.answer:
                 self.result.answer = str(action["args"]["text"])
             self.emit(
                 {
@@ -215,7 +212,7 @@ class _Episode:
                     "info": info,
                 }
             )
-            if action["name"] == "answer":
+            if action["name"] == self.dialect.answer:
                 return "answer"
             if terminated or truncated:
                 if truncated and not terminated and done.error:
@@ -247,19 +244,13 @@ class _Episode:
             self.repeats = prompts.repeated([done.action for done in actions], useless)
         return "repeated_action" if sum(tried) >= self.max_repeats else None
 
-    def _next_message(self, record: TurnRecord, cut: bool, turns_left: int) -> str:
+    def _following(self, record: TurnRecord, cut: bool, turns_left: int) -> list[Piece]:
         problem = record.parse_error
         if problem and cut and not record.actions:
             problem = prompts.truncated(self.max_new_tokens)
         warning, self.repeats = self.repeats, None
-        return prompts.observation(
-            self.obs,
-            actions=record.actions,
-            skipped=record.skipped,
-            extra=record.extra,
-            problem=problem,
-            warning=warning,
-            turns_left=turns_left,
+        return self.dialect.following(
+            record, self.obs, self.last_token, problem=problem, warning=warning, turns_left=turns_left
         )
 
 

@@ -59,7 +59,7 @@ class Reply:
         cut: the token limit ended it, not the model.
     """
 
-    def __init__(self, session: SessionLike, transcript: Transcript, tokenizer: Any, grammar: Grammar) -> None:
+    def __init__(self, session: SessionLike, transcript: Transcript, tokenizer: Any, grammar: Grammar | None) -> None:
         self._session, self._transcript, self._tokenizer = session, transcript, tokenizer
         self._grammar = grammar
         self._ids: list[int] = []  # of the reply, the leading ones included
@@ -112,7 +112,7 @@ class Reply:
 
         def allow(token: int) -> bool:
             block = block_of(written)
-            if block is None:
+            if block is None or self._grammar is None:
                 return True
             if token in stops:
                 return self._grammar.complete(block)

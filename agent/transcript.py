@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import jinja2
 
-Segment = Literal["system", "goal", "observation"]
+Segment = Literal["system", "goal", "observation", "text"]
 
 _SYSTEM, _USER, _REPLY = "zqSystemMarkqz", "zqUserMark{}qz", "zqReplyMark{}qz"
 _PLAIN_TEMPLATE = (

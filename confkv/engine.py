@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from confkv import bridge
+from confkv.batch import Batch
 from confkv.errors import ModelError
 from confkv.policies import Policy, parse_policy
 from confkv.ragged import RaggedStore
@@ -112,6 +114,21 @@ class Engine:
     def session(self) -> Session:
         """A new, empty session."""
         return Session(self)
+
+    def decode(self, sessions: Iterable[Session] = (), **options: Any) -> Batch:
+        """A batch that decodes several sessions together, each with its own length.
+
+        Args:
+            sessions: those that take part from the start.
+            options: for all of them, as for :meth:`Batch.add`.
+
+        Raises:
+            ConfkvError: as :meth:`Batch.add`.
+        """
+        batch = Batch(self)
+        for session in sessions:
+            batch.add(session, **options)
+        return batch
 
     def new_cache(self) -> bridge.SessionCache:
         """An empty cache for one session."""

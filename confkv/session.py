@@ -12,22 +12,17 @@ import torch
 from torch import Tensor
 
 from confkv import checkpoint, positions, step
+from confkv.batch import SEGMENTS, Reply, advance
 from confkv.checkpoint import Mark as Mark
 from confkv.confidence import confidence
-from confkv.detokenise import Detokeniser
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
 from confkv.recall import answer_from, passes, uncertain
-from confkv.sampling import sample
 from confkv.step import Phase
-from confkv.store import FRESH, PINNED, PROTECTED
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
     from confkv.engine import Engine
-
-#: Why the positions of a segment do not compete. Everything else competes from the start.
-SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": FRESH, "text": 0}
 
 
 class Session:
@@ -41,6 +36,8 @@ class Session:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.cache = engine.new_cache()
+        #: what runs a pass, as :func:`confkv.step.feed`; one in its place may run those of several sessions together
+        self.feed: Callable[[list[Session], list[list[int]], list[list[int]], Phase, int], object] = step.feed
         self.tokens: list[int] = []
         self.steps: list[StepRecord] = []
         self.pending: int | None = None
@@ -58,6 +55,11 @@ class Session:
         self._origins: list[Tensor] = []
         self._shift = 0
         self._rng = torch.Generator().manual_seed(0)
+
+    @property
+    def logits(self) -> Tensor | None:
+        """Raw logits of the next token, ``[V]`` in the model's dtype, to be read only; None before anything was fed."""
+        return self._logits
 
     # -- feeding ------------------------------------------------------------------------------------------------
 
@@ -124,7 +126,7 @@ class Session:
 
     def _feed(self, ids: list[int], held: list[int], phase: Phase, left: int = 0) -> None:
         """One forward pass and the management after it; ``left`` more tokens follow before the session is read."""
-        step.feed([self], [ids], [held], phase, left)
+        self.feed([self], [ids], [held], phase, left)
 
     def _timed_confidence(self) -> None:
         start = time.perf_counter()
@@ -172,31 +174,9 @@ class Session:
         Raises:
             ConfkvError: unknown segment, or nothing was fed yet.
         """
-        if segment not in SEGMENTS:
-            raise ConfkvError(f"unknown segment '{segment}'; use one of {', '.join(SEGMENTS)}")
-        if self._logits is None:
-            raise ConfkvError("nothing to continue; call extend() before generate()")
-        stops = self.engine.stop_ids if stop_ids is None else frozenset(stop_ids)
-        if seed is not None:
-            self._rng.manual_seed(seed)
-        pieces = Detokeniser(self.engine.tokenizer)
-        for _ in range(max_new_tokens):
-            start = time.perf_counter()
-            self._recalled, self._looked = 0, False
-            if self.pending is not None:
-                token, self.pending = self.pending, None
-                self._feed([token], [SEGMENTS[segment]], "decode")
-            before = time.perf_counter()
-            token = sample(self._logits, temperature, self._rng, allow)
-            self._seconds["decode"] += time.perf_counter() - before
-            self.pending = token
-            self.tokens.append(token)
-            seconds = time.perf_counter() - start
-            kept = self._record(seconds)
-            text = "" if token in stops else pieces.push(token)
-            yield Token(token, text, self._confidence, self._budget, kept, seconds)
-            if token in stops:
-                return
+        reply = Reply(self, max_new_tokens, temperature, stop_ids, seed, allow, segment)
+        while reply.left > 0:
+            yield advance([reply])[0]
 
     def _record(self, seconds: float) -> float:
         """Note a decoded token; returns positions kept, the mean over layers."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, runtime_checkable
 
+#: What an agent gets of a page: the text; the text with a line for each picture that it leaves out; the text and a
+#: picture of the page; the text and a picture that is marked with the text's ids.
+Mode = Literal["aria", "aria+captions", "screenshot", "som"]
+
 
 class Action(TypedDict):
     """One call of the closed action set, e.g. ``{"name": "click", "args": {"id": "e5"}}``."""

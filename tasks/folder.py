@@ -187,4 +187,4 @@ class RecordedEnv:
 
     def _keep(self, info: dict[str, Any]) -> None:
         self.raw_reward = float(info.get("raw_reward", 0.0))
-        self.shot = self._folder.screenshot(info.get("screenshot"))
+        self.shot = self._folder.screenshot(info.get("image") or info.get("screenshot"))

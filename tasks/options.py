@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
+from envs.records import Mode
 from tasks.errors import TaskError
 
 
@@ -15,6 +17,16 @@ def check_temperature(value: float) -> None:
     """
     if not 0.0 <= value < float("inf"):
         raise TaskError(f"--temperature {value:g} must be 0 (greedy) or more")
+
+
+def check_observation(mode: str) -> None:
+    """Check that pages can be observed in this way.
+
+    Raises:
+        TaskError: there is no such way.
+    """
+    if mode not in get_args(Mode):
+        raise TaskError(f"--observation {mode} is unknown; use one of {', '.join(get_args(Mode))}")
 
 
 def check(device: str, dtype: str, **least: tuple[int, int]) -> None:

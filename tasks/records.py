@@ -87,6 +87,7 @@ class Settings(Record):
     max_turns: int
     max_new_tokens: int
     temperature: float
+    observation: str = "aria"
     dtype: str
     device: str
     chunk: int

@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from envs.browser import BrowserEnv
 from envs.browsergym_task import BrowserGymTask, gym_id, list_ids
 from envs.errors import EnvError
-from envs.records import Task
+from envs.records import Mode, Task
+from envs.tools import ToolEnv
 from tasks.demo.task import SUMMARY, ShopTask
 from tasks.errors import TaskError
 from tasks.grid.vwa import MINI, OFFICIAL, mini, official
+from tasks.tools.tasks import is_tool_task, list_tool_tasks, make_tool_env
 from tasks.vwa.schema import VwaTaskConfig
 from tasks.vwa.sites import VARIABLES
 
@@ -33,7 +35,7 @@ def list_tasks() -> list[tuple[str, str]]:
     tasks += [_line(*item) for item in mini().configs.items()]
     if any(os.environ.get(name) for name in VARIABLES):  # without sites there is nothing to play on
         tasks += [_line(*item) for item in official().configs.items()]
-    return tasks
+    return tasks + list_tool_tasks()
 
 
 def _line(name: str, config: VwaTaskConfig) -> tuple[str, str]:
@@ -41,13 +43,15 @@ def _line(name: str, config: VwaTaskConfig) -> tuple[str, str]:
     return name, f"{'+'.join(config.sites)}: {intent[:80]}{'…' if len(intent) > 80 else ''}"
 
 
-def make_env(task_id: str, **options: Any) -> BrowserEnv:
-    """The environment of a task; for the options see :func:`open_env`.
+def make_env(task_id: str, **options: Any) -> BrowserEnv | ToolEnv:
+    """The environment of a task; for the options see :func:`open_env` (tool-use tasks have none).
 
     Raises:
         TaskError: there is no such task (the message names the closest ones), or a site it needs has no address.
         EnvError: the browser or the task's suite is not installed.
     """
+    if is_tool_task(task_id.strip()):
+        return make_tool_env(task_id.strip())
     task = _task(task_id.strip())
     if task is None:
         near = difflib.get_close_matches(task_id.strip(), [name for name, _ in list_tasks()], n=3, cutoff=0.4)
@@ -62,13 +66,14 @@ def open_env(
     seed: int = 0,
     headed: bool = False,
     screenshots: bool = False,
+    observation: str = "aria",
     count_tokens: Callable[[str], int] | None = None,
     max_tokens: int = 1500,
 ) -> BrowserEnv:
     """The environment that plays ``task`` and closes it; ``count_tokens`` measures observations against ``max_tokens``.
 
     Raises:
-        EnvError: there is no browser; the task is closed.
+        EnvError: there is no browser, or no such ``observation``; the task is closed.
     """
     try:
         return BrowserEnv(
@@ -76,6 +81,7 @@ def open_env(
             seed=seed,
             headed=headed,
             screenshots=screenshots,
+            observation=cast(Mode, observation),
             count_tokens=count_tokens,
             max_tokens=max_tokens,
         )

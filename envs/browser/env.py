@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -17,10 +17,9 @@ from envs.browser.process import BrowserProcess, WorkerLost
 from envs.browser.window import Window
 from envs.chromium import find_chromium
 from envs.errors import EnvError, ProbeError
-from envs.records import ACTIONS, Action, EndScored, Info, Observation, Task, complete
+from envs.records import ACTIONS, Action, EndScored, Info, Mode, Observation, Task, complete
 
 KEYS = ("goal", "text", "url", "title", "error", "effect")
-Mode = Literal["aria", "aria+captions", "screenshot", "som"]
 
 
 def _quarter(text: str) -> int:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tasks.bench.comparison import PolicyRow
+    from tasks.bench.memory import MemoryRow
+    from tasks.bench.tools import ToolsRow
 
 INK, FAINT, MARK, SECOND = "#333333", "#8a8a8a", "#1f5f8b", "#d1495b"
 
@@ -54,6 +56,45 @@ def comparison(rows: Sequence[PolicyRow], title: str) -> Figure:
     axis.margins(x=0.12)
     axis.set_xlabel("perplexity (lower is better); megabytes: mean allocated on the device")
     _plain(axis)
+    return figure
+
+
+def agreement(rows: Sequence[ToolsRow], title: str) -> Figure:
+    """Share of gold tokens whose likeliest token is full KV's, over mean device bytes; bars: 95%."""
+    figure = _figure(7.5, 4.2, title)
+    axis = figure.subplots()
+    for row in rows:
+        at = row.mean_bytes / 1e6
+        if row.interval is not None:
+            axis.plot([at, at], [100 * row.interval.low, 100 * row.interval.high], color=MARK, lw=2, alpha=0.4)
+        axis.scatter([at], [100 * row.agreement], s=28, color=MARK, zorder=3)
+        axis.annotate(
+            row.policy, (at, 100 * row.agreement), xytext=(5, 3), textcoords="offset points", fontsize=7, color=INK
+        )
+    axis.set_xlabel("megabytes on the device, mean over forward passes")
+    axis.set_ylabel("agreement with full KV, %")
+    axis.margins(x=0.15, y=0.1)
+    _plain(axis)
+    return figure
+
+
+def by_age(rows: Sequence[MemoryRow], title: str) -> Figure:
+    """Right answers and log p of the answer over the age of the fact, a line a policy."""
+    from tasks.bench.memory import group_name
+
+    figure = _figure(9.5, 4.2, title)
+    names = [group_name(group) for group in rows[0].ages]
+    for axis, value, label in zip(
+        figure.subplots(1, 2), ("accuracy", "logp"), ("right answers", "mean log p of the answer, nats"), strict=True
+    ):
+        for index, row in enumerate(rows):
+            style = {"color": INK, "lw": 2.5} if row.policy == "full" else {"color": f"C{index}", "lw": 1.3}
+            axis.plot(range(len(names)), [getattr(g, value) for g in row.ages], marker="o", label=row.policy, **style)
+        axis.set_xticks(range(len(names)), names)
+        axis.set_xlabel("age of the fact, tokens")
+        axis.set_ylabel(label)
+        _plain(axis)
+    axis.legend(fontsize=7, frameon=False)
     return figure
 
 

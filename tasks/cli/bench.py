@@ -167,6 +167,51 @@ def kl(
     _show(lambda: run(options), folder, json)
 
 
+@bench.command("tools")
+def tools(
+    model: Model = "smollm2",
+    out: Out = None,
+    json: Json = False,
+    policies: Policies = None,
+    episodes: Annotated[int, typer.Option(help="Episodes of BFCL long_context, evenly from its list.")] = 20,
+    below: Annotated[int, typer.Option(help="Only episodes whose gold run has fewer tokens.")] = 12_000,
+    pin_tools: Annotated[
+        bool, typer.Option("--pin-tools", help="Keep the tool schemas, as an agent's session does; else they compete.")
+    ] = False,
+    dtype: Dtype = "auto",
+    device: Device = "cpu",
+    chunk: Chunk = 512,
+) -> None:
+    """Gold calls of tool-use episodes, teacher-forced: agreement with full KV, KL, rank of the gold token, bytes."""
+    from tasks.bench.tools import Options, run
+
+    folder = _folder(out, "tools", model)
+    options = Options(model, folder, policies, episodes, below, pin_tools, dtype, device, chunk)
+    _show(lambda: run(options), folder, json)
+
+
+@bench.command("memory")
+def memory(
+    model: Model = "smollm2",
+    out: Out = None,
+    json: Json = False,
+    policies: Policies = None,
+    scenarios: Annotated[
+        str, typer.Option(help="Conversations: some of notetaker, healthcare, finance, customer, student.")
+    ] = "notetaker healthcare finance",
+    new_tokens: Annotated[int, typer.Option(help="Longest reply to a question.")] = 48,
+    dtype: Dtype = "auto",
+    device: Device = "cpu",
+    chunk: Chunk = 512,
+) -> None:
+    """BFCL's memory conversations in one session, then its questions: right answers by the age of the fact."""
+    from tasks.bench.memory import Options, run
+
+    folder = _folder(out, "memory", model)
+    options = Options(model, folder, policies, scenarios, new_tokens, dtype, device, chunk)
+    _show(lambda: run(options), folder, json)
+
+
 @bench.command("quant")
 def quant(
     model: Model = "smollm2",

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasks.cli.options import Chunk, Device, Dtype, MaxNewTokens, MaxTurns, Temperature, default_model, interrupt
+from tasks.cli.options import (
+    Chunk,
+    Device,
+    Dtype,
+    MaxNewTokens,
+    MaxTurns,
+    Observation,
+    Temperature,
+    default_model,
+    interrupt,
+)
 from tasks.cli.stdout import stdout_for_result_only
 from tasks.signals import handled
 
@@ -49,7 +59,11 @@ Exit code: 0 all played; 2 bad input; 130 stopped by Ctrl-C, with what was over 
 def evaluate(
     suite: Annotated[
         str,
-        typer.Option("--suite", help="demo, miniwob, vwa-mini or visualwebarena (whose sites VWA_* variables name)."),
+        typer.Option(
+            "--suite",
+            help="demo, miniwob, vwa-mini, visualwebarena (whose sites VWA_* variables name), bfcl-multi-turn, "
+            "bfcl-long-context (with -8k or -12k: episodes under so many tokens) or tau2-telecom.",
+        ),
     ] = "demo",
     policies: Annotated[
         list[str] | None,
@@ -68,6 +82,14 @@ def evaluate(
     workers: Annotated[
         int, typer.Option(help="Episodes at a time. They share one model, which serves one of them at a time.")
     ] = 1,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="Decode the workers' episodes in one pass over the model: much quicker, but rounding then depends on "
+            "who else plays, and a reply may differ in a near tie.",
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(help="At most so many tasks, from each site in turn; 0: all.")] = 0,
     tasks: Annotated[
         str, typer.Option("--tasks", help="Only tasks that these words name: ids, parts of ids, or patterns with *.")
@@ -85,6 +107,7 @@ def evaluate(
     max_turns: MaxTurns = 30,
     max_new_tokens: MaxNewTokens = 256,
     temperature: Temperature = 0.0,
+    observation: Observation = "aria",
     dtype: Dtype = "auto",
     device: Device = "cpu",
     chunk: Chunk = 512,
@@ -121,6 +144,7 @@ def evaluate(
                 models=model or (default_model(),),
                 seeds=seeds,
                 workers=workers,
+                batch=batch,
                 limit=limit,
                 tasks=tasks,
                 agent=agent,
@@ -128,6 +152,7 @@ def evaluate(
                 max_turns=max_turns,
                 max_new_tokens=max_new_tokens,
                 temperature=temperature,
+                observation=observation,
                 dtype=dtype,
                 device=device,
                 chunk=chunk,

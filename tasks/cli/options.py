@@ -13,6 +13,13 @@ Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Chunk = Annotated[int, typer.Option(help="Tokens prefilled at a time; eviction happens in between.")]
 MaxTurns = Annotated[int, typer.Option(help="Give up after so many turns.")]
 MaxNewTokens = Annotated[int, typer.Option(help="Longest reply of a turn, in tokens.")]
+Observation = Annotated[
+    str,
+    typer.Option(
+        help="What the agent gets of a page: aria (text); aria+captions (and a line for each picture that the text "
+        "leaves out); screenshot or som (the text, and a picture in the records, which som marks with the text's ids).",
+    ),
+]
 Temperature = Annotated[float, typer.Option(help="0 is greedy; above it samples, seeded by the seed.")]
 
 

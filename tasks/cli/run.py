@@ -10,7 +10,18 @@ from typing import Annotated
 
 import typer
 
-from tasks.cli.options import Chunk, Device, Dtype, Json, MaxNewTokens, MaxTurns, Temperature, default_model, interrupt
+from tasks.cli.options import (
+    Chunk,
+    Device,
+    Dtype,
+    Json,
+    MaxNewTokens,
+    MaxTurns,
+    Observation,
+    Temperature,
+    default_model,
+    interrupt,
+)
 from tasks.cli.stdout import stdout_for_result_only
 from tasks.signals import handled
 
@@ -72,6 +83,7 @@ def run(
     max_turns: MaxTurns = 30,
     max_new_tokens: MaxNewTokens = 256,
     temperature: Temperature = 0.0,
+    observation: Observation = "aria",
     dtype: Dtype = "auto",
     device: Device = "cpu",
     screenshots: Annotated[bool, typer.Option(help="Keep a screenshot of each action.")] = True,
@@ -96,6 +108,7 @@ def run(
                 max_turns=max_turns,
                 max_new_tokens=max_new_tokens,
                 temperature=temperature,
+                observation=observation,
                 dtype=dtype,
                 device=device,
                 chunk=chunk,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import re
@@ -84,6 +85,10 @@ class Player:
             folder.close()
             shutil.rmtree(partial, ignore_errors=True)
             raise
+        finally:
+            # Tracebacks, caught ones too (matplotlib keeps some), tie frames into cycles, and those frames hold the
+            # session: a whole cache would wait for the collector, which counts objects and not bytes.
+            gc.collect()
         os.replace(partial, final)
         return line
 
@@ -128,7 +133,12 @@ class _Episode:
         counter = token_counter(player.tokenizer) if player.tokenizer is not None else None
         try:
             env = player.suite.make_env(
-                key.task, seed=key.seed, count_tokens=counter, screenshots=player.screenshots, headed=False
+                key.task,
+                seed=key.seed,
+                count_tokens=counter,
+                screenshots=player.screenshots,
+                observation=limits.observation,
+                headed=False,
             )
         except Exception:
             self.crash = "start_failed"

@@ -146,9 +146,11 @@ class GridSettings(Record):
     max_turns: int
     max_new_tokens: int
     temperature: float
+    observation: str = "aria"
     dtype: str
     device: str
     chunk: int
+    batch: bool = False
 
     def episodes(self) -> list[Key]:
         """Every episode, in the order of play: what is compared is played close together."""

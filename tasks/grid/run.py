@@ -23,7 +23,7 @@ from tasks.grid.shared import SharedModel
 from tasks.grid.suites import Suite, TaskInfo, suite
 from tasks.grid.summary import Summary
 from tasks.grid.watch import off_the_terminal
-from tasks.options import check, check_temperature
+from tasks.options import check, check_observation, check_temperature
 from tasks.signals import handled
 
 
@@ -36,6 +36,7 @@ class Options:
     models: Sequence[str] = ()
     seeds: int = 1
     workers: int = 1
+    batch: bool = False
     limit: int = 0
     tasks: str = ""
     agent: str = "model"
@@ -43,6 +44,7 @@ class Options:
     max_turns: int = 30
     max_new_tokens: int = 256
     temperature: float = 0.0
+    observation: str = "aria"
     dtype: str = "auto"
     device: str = "cpu"
     chunk: int = 512
@@ -80,6 +82,7 @@ def prepare(options: Options) -> Plan:
         limit=(options.limit, 0),
     )
     check_temperature(options.temperature)
+    check_observation(options.observation)
     if options.agent not in AGENTS:
         raise TaskError(f"--agent {options.agent} is unknown; use one of {', '.join(AGENTS)}")
     if options.resume and options.out is None:
@@ -102,9 +105,11 @@ def prepare(options: Options) -> Plan:
         max_turns=options.max_turns,
         max_new_tokens=options.max_new_tokens,
         temperature=options.temperature,
+        observation=options.observation,
         dtype=options.dtype,
         device=options.device,
         chunk=options.chunk,
+        batch=options.batch,
     )
     out = options.out or _default_folder(settings)
     check_out(out, settings, options.resume)
@@ -259,4 +264,4 @@ def load(settings: GridSettings, name: str, log: GridLog, progress: GridProgress
     model = load_model(name, dtype=settings.dtype, device=settings.device, chunk=settings.chunk)
     if log.fingerprints(name) - {model.fingerprint}:
         raise TaskError(f"{name} has other weights than the episodes on file were played with; name another --out")
-    return SharedModel(model)
+    return SharedModel(model, batch=settings.batch)

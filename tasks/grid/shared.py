@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from confkv.policies import parse_policy
 from tasks.bench.model import Model
+from tasks.grid.batch import Batch
 
 
 class Stopped(KeyboardInterrupt):
@@ -39,11 +41,16 @@ class SharedModel:
 
     A model is not thread-safe and two passes at a time are no faster than one after the other: each pass of a session
     (a message that is fed, a token that is decoded) holds ``lock``; browsers, grammar and records do not.
+
+    Args:
+        batch: tokens that several episodes decode at a time share a pass. That is much quicker, but sums are rounded
+            differently with who else plays.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, batch: bool = False) -> None:
         self.model = model
         self.lock = threading.Lock()
+        self._batch = Batch(self.lock) if batch else None
         self._engines: dict[str, Any] = {}
 
     def engine(self, policy: str) -> Any:
@@ -59,7 +66,10 @@ class SharedModel:
 
     def session(self, policy: str, meter: Meter, stop: threading.Event) -> SharedSession:
         """A new session that takes its turns at the model."""
-        return SharedSession(self.engine(policy).session(), self.lock, meter, stop)
+        session = self.engine(policy).session()
+        if self._batch is not None:
+            return BatchedSession(session, self.lock, meter, stop, self._batch)
+        return SharedSession(session, self.lock, meter, stop)
 
 
 class SharedSession:
@@ -120,6 +130,40 @@ class SharedSession:
             except Exception:
                 self._meter.failed = True
                 raise
+
+
+class BatchedSession(SharedSession):
+    """A session whose tokens are decoded together with those of others."""
+
+    def __init__(self, session: Any, lock: threading.Lock, meter: Meter, stop: threading.Event, batch: Batch) -> None:
+        super().__init__(session, lock, meter, stop)
+        self._batch = batch
+        # The session must not lead back here: a cycle would keep its cache until the collector comes.
+        session.feed = partial(_timed_feed, batch, meter)
+
+    def generate(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        """See ``confkv.session.Session.generate``."""
+        tokens = self._session.generate(*arguments, **options)
+        try:
+            with self._batch.reply():
+                while True:
+                    if self._stop.is_set():
+                        raise Stopped
+                    try:
+                        token = next(tokens, None)
+                    except Exception:
+                        self._meter.failed = True
+                        raise
+                    if token is None:
+                        return
+                    yield token
+        finally:
+            tokens.close()
+
+
+def _timed_feed(batch: Batch, meter: Meter, *arguments: Any) -> None:
+    asked = time.perf_counter()
+    meter.waited += batch.feed(*arguments) - asked
 
 
 def token_counter(tokenizer: Any) -> Callable[[str], int]:

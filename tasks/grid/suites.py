@@ -40,6 +40,7 @@ class Suite(Protocol):
         count_tokens: Callable[[str], int] | None = None,
         max_tokens: int = 1500,
         screenshots: bool = False,
+        observation: str = "aria",
         headed: bool = False,
     ) -> Any:
         """A new gymnasium environment that plays the task; closing it frees all it took."""
@@ -102,6 +103,11 @@ SUITES: dict[str, Callable[[], Suite] | str] = {
     "miniwob": _miniwob,
     "vwa-mini": "tasks.grid.vwa:mini",
     "visualwebarena": "tasks.grid.vwa:reachable",
+    "bfcl-multi-turn": "tasks.tools.suites:multi_turn",
+    "bfcl-long-context": "tasks.tools.suites:long_context",
+    "bfcl-long-context-8k": "tasks.tools.suites:long_context_8k",
+    "bfcl-long-context-12k": "tasks.tools.suites:long_context_12k",
+    "tau2-telecom": "tasks.tools.suites:telecom",
 }
 
 

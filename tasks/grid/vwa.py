@@ -12,7 +12,7 @@ from tasks.grid.suites import TaskInfo
 from tasks.vwa.load import load_tasks, official_tasks
 from tasks.vwa.logins import Account
 from tasks.vwa.schema import VwaTaskConfig
-from tasks.vwa.sites import VARIABLES, SiteMap, embedded_sites, official_sites
+from tasks.vwa.sites import VARIABLES, SiteMap, embedded_sites, needed_sites, official_sites
 from tasks.vwa.task import VwaTask
 
 MINI, OFFICIAL = "vwa-mini", "visualwebarena"
@@ -92,13 +92,16 @@ def official() -> VwaSuite:
 
 
 def reachable() -> VwaSuite:
-    """The official tasks whose sites have an address here.
+    """The official tasks that can be played here: every site whose address one names has one.
 
     Raises:
         TaskError: the tasks are not installed, or no site has an address.
     """
     sites = official_sites()
-    played = [config for config in official().configs.values() if set(config.sites) <= set(sites.urls)]
+    # A task may name more addresses than it lists as its sites: many begin on the home page.
+    played = [
+        config for config in official().configs.values() if {*config.sites, *needed_sites(config)} <= set(sites.urls)
+    ]
     if not played:
         names = ", ".join(VARIABLES)
         raise TaskError(f"no site of VisualWebArena has an address; export {names}; see `confkv doctor --vwa`")

@@ -83,6 +83,7 @@ BAD = {
     "device": (["--device", "abacus"], "abacus"),
     "turns": (["--max-turns", "0"], "--max-turns"),
     "temperature": (["--temperature", "-1"], "--temperature"),
+    "observation": (["--observation", "smell"], "aria, aria+captions, screenshot, som"),
     "usage": (["--sede", "1"], "--sede"),
     "number": (["--seed", "one"], "--seed"),
 }

@@ -9,10 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
+from PIL import Image
 
 from tasks.cli import app
 from tasks.grid.log import read_lines
 from tasks.grid.suites import suite
+from tasks.records import read_episode
 
 pytestmark = pytest.mark.usefixtures("browser")
 
@@ -52,10 +54,17 @@ def test_a_killed_browser_is_one_episode_lost(
 def test_the_embedded_suite_is_played_and_scored_at_the_end(tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = ["eval", "--suite", "vwa-mini", "--tasks", "vwa-mini/101", "--out"]
-    assert app.invoke([*arguments, str(out), "--agent", "oracle"]) == 0
+    assert app.invoke([*arguments, str(out), "--agent", "oracle", "--observation", "som"]) == 0
     assert app.invoke([*arguments, str(tmp_path / "idle"), "--agent", "noop"]) == 0
     (solved,) = read_lines(out / "results.jsonl")
     (idle,) = read_lines(tmp_path / "idle" / "results.jsonl")
+    settings = json.loads((out / "grid.json").read_text())
+    assert settings["observation"] == read_episode(out / solved.trace).settings.observation == "som"
+    # The pictures of the records are those that the agent was given, marks and all.
+    shots = sorted((out / solved.trace / "screenshots").iterdir())
+    assert len(shots) == solved.actions + 1
+    assert (31, 119, 180) in set(Image.open(shots[0]).convert("RGB").getdata())
+    assert not (tmp_path / "idle" / idle.trace / "screenshots").exists()
     assert (solved.success, solved.raw_reward, solved.reason, solved.site) == (True, 1.0, "answer", "classifieds")
     assert (idle.success, idle.raw_reward, idle.reason, idle.answer) == (False, 0.0, "answer", "")
     assert idle.score_reason and idle.score_reason in unescape((tmp_path / "idle" / "report.html").read_text())

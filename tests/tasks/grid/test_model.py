@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +213,35 @@ class TestTurns:
         with pytest.raises(Stopped):
             session.extend([1])
         assert not meter.failed
+
+
+def test_a_cache_is_freed_before_the_next_episode(
+    play: Any, bench_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions hold gigabytes; none may wait until the collector finds its cycle, not even one that broke."""
+    made: list[weakref.ref[Any]] = []
+    alive: list[int] = []
+    opened = SharedModel.session
+
+    def session(self: SharedModel, policy: str, *arguments: Any) -> SharedSession:
+        alive.append(sum(each() is not None for each in made))
+        shared = opened(self, policy, *arguments)
+        made.append(weakref.ref(shared._session))
+        if len(made) == 2:
+            monkeypatch.setattr(type(shared), "generate", broken)
+        return shared
+
+    def broken(self: SharedSession, *arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        monkeypatch.setattr(SharedModel, "session", session)
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(SharedModel, "session", session)
+    gc.disable()
+    try:
+        _, lines = play(**{**OPTIONS, "policies": ["full window:64 h2o"]}, models=[str(bench_model)])
+        alive.append(sum(each() is not None for each in made))
+    finally:
+        gc.enable()
+    assert alive == [0, 0, 0, 0]
+    assert [line.error for line in lines.values() if line.error] == ["RuntimeError: out of memory"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -302,3 +304,15 @@ class TestProgress:
 
     def test_an_outcome_in_one_line(self) -> None:
         assert outcome(LINES[3]) == "no success (step_limit), 2 turns, 4.0 s; peak KV 0 kB"
+
+
+def test_a_grid_becomes_a_file_of_results(play: Any, tmp_path: Path) -> None:
+    play(tasks="fake/ok-*", seeds=2)
+    script = Path(__file__).resolve().parents[3] / "benchmarks" / "grid.py"
+    done = subprocess.run([sys.executable, script, tmp_path / "out"], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    assert (told["benchmark"], told["played"], told["planned"], told["models"]) == ("eval", 6, 6, [])
+    assert told["command"].startswith("confkv eval --suite fake --tasks 'fake/ok-1 fake/ok-2 fake/ok-3' --agent oracle")
+    (row,) = told["rows"]
+    assert (row["solved"], row["episodes"], row["ended"], row["turns"]) == (6, 6, "answer 6", 2.0)
+    assert row["wilson_95"] == "0.61 to 1.00"  # Wilson's lower limit is n / (n + 1.96^2)
