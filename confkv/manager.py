@@ -7,7 +7,6 @@ from torch import Tensor
 
 from confkv import observe
 from confkv.archive import Archive
-from confkv.missing import Gates
 from confkv.observe import QueryWindow, View
 from confkv.policies.adakv import scaled
 from confkv.policies.base import Policy
@@ -41,7 +40,6 @@ class Manager:
         self.window = QueryWindow(policy.ranker.queries) if policy.ranker.queries else None
         self.allocation: list[int] = []
         self.archive = Archive(store, policy.recall) if policy.recall is not None and store.lanes else None
-        self.gates = Gates(store.lanes)
         self.rarity: Rarity | None = None
         if policy.guard and store.lanes:
             assert lexicon is not None, "a guard has to know the vocabulary"
@@ -283,8 +281,6 @@ class Manager:
             "past_count": torch.tensor(self.past.count),
             "allocation": torch.tensor(self.allocation, dtype=torch.int64),
         }
-        if self.policy.recall is not None and self.policy.recall.gate == "missing":
-            out["gates"] = self.gates.state()
         if self.window is not None:
             out.update({f"window.{key}": value for key, value in self.window.state().items()})
         return out
@@ -293,8 +289,6 @@ class Manager:
         """Inverse of :meth:`state`."""
         self.past = Past([float(x) for x in state["past"]], int(state["past_count"]))
         self.allocation = [int(x) for x in state["allocation"]]
-        if "gates" in state:
-            self.gates.load_state(state["gates"])
         self._budgets.clear()
         held = {key[7:]: value for key, value in state.items() if key.startswith("window.")}
         if self.window is not None and held:

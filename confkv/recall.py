@@ -186,8 +186,7 @@ class Fetch:
         assert recall is not None
         if recall.gate == "layers":
             return recall.picks(lane, self.end)
-        value = missing(self.store, self.archive, lane, q, scale, softcap)
-        return self.manager.gates.opens(lane, value, recall.rate)
+        return missing(self.store, self.archive, lane, q, scale, softcap) > recall.missing
 
     def _exchange(self, lane: int, q: Tensor, scale: float, softcap: float | None) -> None:
         store, archive, n = self.store, self.archive, self.store.lengths[lane]

@@ -11,12 +11,12 @@ import torch
 from confkv import step
 from confkv.engine import Engine
 from confkv.errors import PolicyError
-from confkv.missing import Gates, missing
+from confkv.missing import missing
 from confkv.policies import parse_policy
 from confkv.session import Session
 from confkv.store import ORIGIN
 
-POLICY = "confkv-recall:n_high=20,n_low=20,protect=4,sinks=2,page=2,opening=0,rate=0.3,gate="
+POLICY = "confkv-recall:n_high=20,n_low=20,protect=4,sinks=2,page=2,opening=0,rate=0.3,missing=0.75,gate="
 
 
 def _engine(tiny: Any, gate: str) -> Engine:
@@ -53,12 +53,24 @@ def test_a_page_that_is_asked_for_opens_and_none_closes(tiny: Any, ids: Any) -> 
     assert missing(store, archive, 0, zero, 1.0) == pytest.approx(absent / (absent + n), abs=1e-5)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.3, 1.0, 0.0])
-def test_the_rate_is_reached_whatever_the_scale(rate: float) -> None:
-    generator = torch.Generator().manual_seed(1)
-    stream = (torch.randn(2000, generator=generator) + torch.linspace(0, 2, 2000)).exp().tolist()
-    gates = Gates(1)
-    assert sum(gates.opens(0, x, rate) for x in stream) / 2000 == pytest.approx(rate, abs=0.03)
+@pytest.mark.parametrize(("threshold", "opens"), [(0.0, True), (1.0, False)])
+def test_the_threshold_decides(threshold: float, opens: bool, tiny: Any, ids: Any) -> None:
+    engine = Engine(
+        tiny("llama"),
+        None,
+        f"confkv-recall:n_high=20,n_low=20,opening=0,protect=4,gate=missing,missing={threshold}",
+        chunk=8,
+    )
+    session = engine.session()
+    session.extend(ids(70, 2))
+    session.score(ids(20, 4))
+    assert session.stats.due > 0 and session.stats.exchanged == opens * session.stats.due
+
+
+def test_the_control_reaches_its_rate(tiny: Any, ids: Any) -> None:
+    session = _session(tiny, ids, "layers")
+    session.score(ids(300, 4))
+    assert session.stats.due >= 600 and session.stats.exchanged / session.stats.due == pytest.approx(0.3, abs=0.06)
 
 
 @pytest.mark.parametrize("gate", ["missing", "layers"])
@@ -94,3 +106,9 @@ def test_several_at_once_are_as_alone(gate: str, tiny: Any, ids: Any) -> None:
 def test_an_int8_history_is_refused() -> None:
     with pytest.raises(PolicyError, match="int8=0"):
         parse_policy("confkv-recall:gate=missing,int8=1")
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.5"])
+def test_a_share_lies_between_0_and_1(value: str) -> None:
+    with pytest.raises(PolicyError, match="missing"):
+        parse_policy(f"confkv-recall:gate=missing,missing={value}")
