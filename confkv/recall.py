@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from confkv.archive import Archive
+from confkv.missing import missing
 from confkv.rows import open_slots, used, value_norms, write_rows
 from confkv.store import MASS, ORIGIN, POS, Store
 from confkv_kernels import page_scores
@@ -159,11 +160,14 @@ class Fetch:
     Attributes:
         brought: as :func:`recall` returns it, so far.
         seconds: wall time so far.
+        gated: whether each lane has a gate of its own.
+        due, exchanged: lanes so far, and those of them whose gate opened.
     """
 
-    def __init__(self, manager: Manager, archive: Archive, end: int, nominal: int) -> None:
+    def __init__(self, manager: Manager, archive: Archive, end: int, nominal: int, gated: bool = False) -> None:
         self.manager, self.archive, self.store = manager, archive, manager.store
         self.brought, self.seconds = 0, 0.0
+        self.gated, self.end, self.due, self.exchanged = gated, end, 0, 0
         manager.archive_before(end)
         # What the newest tokens before the pass are to each other, they are to its first tokens too.
         self.free = manager.exchangeable(end, nominal)
@@ -171,6 +175,20 @@ class Fetch:
     def __call__(self, lane: int, q: Tensor, scale: float, softcap: float | None) -> None:
         """Exchange what a lane holds for what ``q`` ``[1, Hq, S, D]`` (after RoPE) asks for."""
         start = time.perf_counter()
+        self.due += 1
+        if not self.gated or self._opens(lane, q, scale, softcap):
+            self.exchanged += 1
+            self._exchange(lane, q, scale, softcap)
+        self.seconds += time.perf_counter() - start
+
+    def _opens(self, lane: int, q: Tensor, scale: float, softcap: float | None) -> bool:
+        recall = self.manager.policy.recall
+        assert recall is not None
+        if recall.gate == "layers":
+            return recall.picks(lane, self.end)
+        return missing(self.store, self.archive, lane, q, scale, softcap) > recall.missing
+
+    def _exchange(self, lane: int, q: Tensor, scale: float, softcap: float | None) -> None:
         store, archive, n = self.store, self.archive, self.store.lengths[lane]
         score = _scored(self.manager, archive, slice(lane, lane + 1), q, [scale], softcap)
         view = Slots(1, [n], store.meta[lane : lane + 1])
@@ -186,7 +204,6 @@ class Fetch:
             row, origin = (x[0].expand_as(bring)[at] for x in (plan.rows, plan.origin))
             _fill(store, archive, holes, torch.full_like(head, lane), head, row, origin)
             self.brought += plan.brought
-        self.seconds += time.perf_counter() - start
 
 
 def fetches(session: Session, decoding: bool = False) -> bool:
@@ -263,7 +280,11 @@ def _fetch(session: Session, decoding: bool) -> Fetch:
     assert manager is not None and manager.archive is not None
     nominal = session._budget if decoding else manager.policy.budget.at(None)
     assert nominal is not None
-    return Fetch(manager, manager.archive, session.cache.seen, nominal)
+    policy, asked = manager.policy.recall, session._counts["asked"]
+    assert policy is not None
+    opening = asked > 0 and session.seen < asked + policy.opening
+    gated = decoding and policy.by_layer and not opening
+    return Fetch(manager, manager.archive, session.cache.seen, nominal, gated)
 
 
 def recall(session: Session) -> int:

@@ -46,6 +46,7 @@ class Session:
         self._confidence, self._budget = 0.0, engine.policy.budget.at(None)
         self._counts = {"evictions": 0, "rebases": 0, "turn": 0, "forwards": 0, "seen": 0}
         self._counts |= {"recalls": 0, "recalled": 0, "looks": 0, "fetched": 0, "uncertain": 0, "asked": 0}
+        self._counts |= {"due": 0, "exchanged": 0}
         #: what came back at the decode step under way, and whether its token was run again
         self._recalled, self._looked = 0, False
         self._bytes = {"peak": 0, "sum": 0}
@@ -261,6 +262,8 @@ class Session:
             recalled=self._counts["recalled"],
             looks=self._counts["looks"],
             fetched=self._counts["fetched"],
+            due=self._counts["due"],
+            exchanged=self._counts["exchanged"],
         )
 
     def checkpoint(self) -> Mark:

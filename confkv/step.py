@@ -130,6 +130,8 @@ def _note(session: Session, fetch: Fetch, phase: Phase) -> float:
         session._counts["fetched"] += fetch.brought
     else:
         session._recalled += fetch.brought
+        session._counts["due"] += fetch.due
+        session._counts["exchanged"] += fetch.exchanged
         session._counts["recalls"] += fetch.brought > 0
         session._counts["recalled"] += fetch.brought
     session._seconds["recall"] += fetch.seconds

@@ -82,6 +82,8 @@ class SessionStats:
         looks: tokens that were run again with recalled positions.
         fetched: (layer, position) pairs that came back within prefill passes, but for those of goals and observations,
             which ``recalled`` has.
+        due, exchanged: layers of decode passes that could exchange what they hold for pages, and those that did: all of
+            them unless each layer has a gate of its own.
         seconds: wall time by ``prefill``, ``decode`` (model and sampling), ``manage`` (confidence, mass, ranking,
             compaction, quantising, archiving), ``recall`` (choosing pages and bringing them back), ``look`` (forward
             passes that ran a token again).
@@ -103,6 +105,8 @@ class SessionStats:
     recalled: int = 0
     looks: int = 0
     fetched: int = 0
+    due: int = 0
+    exchanged: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

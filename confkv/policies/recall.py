@@ -8,7 +8,7 @@ from typing import Literal
 
 from confkv.errors import PolicyError
 
-Gate = Literal["confidence", "always", "random"]
+Gate = Literal["confidence", "always", "random", "missing", "layers"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,14 @@ class Recall:
             ablation's control). The pass after such a step gets pages for its own queries, layer by layer, before they
             attend; so does, with ``look``, the step itself. The gate sets the budget too: that of an uncertain step
             where it opens, else that of a confident one.
+            ``missing`` and ``layers`` open at every step, and each layer then has a gate of its own: it exchanges where
+            its queries would give more than ``missing`` of their attention to absent pages
+            (:func:`confkv.missing.missing`), or, as the control, at random. Prefill passes and ``opening`` are not
+            gated.
+        missing: share of attention, 0 to 1.
         tau: confidence below which a step is uncertain.
-        rate, seed: share of steps that the random gate picks, and its seed.
+        rate, seed: share that is picked at random, of steps (``random``) or of (layer, step) pairs (``layers``), and
+            the seed.
         question: tokens of each prefill pass near the end of a goal or an observation; 0: as many as of any other. A
             chunk gets what its tokens need on average, and what is asked for is one thing.
         opening: decode steps after a goal or an observation that recall whatever the gate says: an answer that misses
@@ -42,6 +48,7 @@ class Recall:
     look: bool = False
     gate: Gate = "confidence"
     tau: float = 0.7
+    missing: float = 0.1
     rate: float = 0.5
     seed: int = 0
     question: int = 1
@@ -58,6 +65,8 @@ class Recall:
             raise PolicyError(f"page={self.page} must be at least 1")
         if self.question < 0 or self.opening < 0:
             raise PolicyError(f"question={self.question} and opening={self.opening} must not be negative")
+        if not 0.0 <= self.missing <= 1.0:
+            raise PolicyError(f"missing={self.missing:g} must lie between 0 and 1")
         if not 0.0 <= self.rate <= 1.0:
             raise PolicyError(f"rate={self.rate:g} must lie between 0 and 1")
         if not 0.0 <= self.share <= 1.0:
@@ -71,8 +80,17 @@ class Recall:
         The random gate has no state: the same step of the same session always decides alike, so that a resumed
         session continues as an uninterrupted one would.
         """
-        if self.gate == "always":
+        if self.gate in ("always", "missing", "layers"):
             return True
         if self.gate == "random":
             return random.Random((self.seed << 32) + seen).random() < self.rate
         return confidence < self.tau
+
+    @property
+    def by_layer(self) -> bool:
+        """Whether each layer has a gate of its own in decoding."""
+        return self.gate in ("missing", "layers")
+
+    def picks(self, lane: int, seen: int) -> bool:
+        """Whether ``layers`` picks a lane for the token with the index ``seen``; without state, as :meth:`fires`."""
+        return random.Random(f"{self.seed} {seen} {lane}").random() < self.rate

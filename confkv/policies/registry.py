@@ -93,8 +93,9 @@ def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
 def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
     recall = Recall(
         look=name == "confkv-look",
-        gate=_one_of(p, "gate", "confidence", "always", "random"),
+        gate=_one_of(p, "gate", "confidence", "always", "random", "missing", "layers"),
         tau=float(p["tau"]),
+        missing=fraction(p, "missing"),
         rate=fraction(p, "rate"),
         seed=int(p["seed"]),
         question=int(p["question"]),
@@ -107,6 +108,8 @@ def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
         reads=flag(p, "reads"),
     )
     policy = replace(_compose(name, spec, p, _by_confidence(p)), recall=recall)
+    if recall.gate == "missing" and policy.storage.int8:
+        raise PolicyError("gate=missing compares keys in full precision; leave int8=0")
     horizon = float(p["horizon"])
     if horizon < 0:
         raise PolicyError(f"horizon={horizon:g} must not be negative")
@@ -171,6 +174,7 @@ _RECALL: dict[str, Value] = {
     "horizon": 2.0,
     "share": 0.5,
     "gate": "confidence",
+    "missing": 0.1,
     "rate": 0.5,
     "seed": 0,
     "question": 1,

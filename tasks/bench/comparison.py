@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
@@ -40,6 +41,7 @@ class PolicyRow(Record):
         peak_bytes, host_bytes, full_bytes: largest over segments.
         evictions, recalls, looks, tokens, seconds: sums over segments.
         confident_share: share of steps at or above the policy's tau. kept: positions held, mean.
+        exchanged_share: mean over segments of :attr:`Run.exchanged`; None where nothing was due.
         by_text: perplexity on each text.
     """
 
@@ -62,6 +64,7 @@ class PolicyRow(Record):
     tokens: int
     seconds: float
     by_text: dict[str, float]
+    exchanged_share: float | None = None
 
 
 class Pair(Record):
@@ -355,6 +358,7 @@ def _row(
     for segment, run in zip(bench.segments, runs, strict=True):
         texts[segment.text.name].append(run)
     tokens = sum(run.tokens for run in runs)
+    exchanged = [run.exchanged for run in runs if run.exchanged is not None]
     return PolicyRow(
         policy=c.label,
         spec=policy.spec,
@@ -375,4 +379,5 @@ def _row(
         tokens=tokens,
         seconds=sum(run.seconds for run in runs),
         by_text={name: perplexity(of_text) for name, of_text in texts.items()},
+        exchanged_share=fmean(exchanged) if exchanged else None,
     )

@@ -39,6 +39,8 @@ class Run(Row):
         used: most positions that a layer held at once, the one just fed among them; the mean over its heads, rounded
             up, where they have budgets of their own.
         grown: whether the session had to allocate more than that.
+        exchanged: share of (layer, decode step) pairs that exchanged what they hold for pages, of those that were due;
+            None where none was.
     """
 
     start: int
@@ -56,6 +58,7 @@ class Run(Row):
     slots: int
     used: int
     grown: bool
+    exchanged: float | None = None
 
 
 def identity(model: Model, policy: Policy, segment: Segment, prefix: int, tokens: int, slots: int) -> Identity:
@@ -215,6 +218,7 @@ class _Followed:
             kept=sum(step.kept for step in session.steps) / tokens,
             evictions=stats.evictions,
             recalls=stats.recalls,
+            exchanged=stats.exchanged / stats.due if stats.due else None,
             looks=stats.looks,
             confident=sum(step.confidence >= tau and not (step.looked and by_confidence) for step in session.steps),
             slots=self.job.slots,

@@ -155,6 +155,8 @@ def table(rows: Sequence[PolicyRow]) -> str:
     """The rows for reading; the interval is of the difference to ``full``."""
     columns = ["policy", "spec", "perplexity", "above full (95%)", "gap closed", "mean MB", "bytes / match"]
     columns += ["peak MB", "host MB", "kept", "confident", "looks", "recalls", "seconds"]
+    exchanges = any(row.exchanged_share is not None for row in rows)  # older files do not tell
+    columns += ["exchanged"] if exchanges else []
     cells: list[list[object]] = []
     for row in rows:
         above = row.above_full
@@ -174,6 +176,7 @@ def table(rows: Sequence[PolicyRow]) -> str:
                 row.looks,
                 row.recalls,
                 round(row.seconds, 1),
+                *([None if row.exchanged_share is None else f"{row.exchanged_share:.0%}"] if exchanges else []),
             ]
         )
     return markdown(columns, cells)
