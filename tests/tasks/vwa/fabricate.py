@@ -172,4 +172,4 @@ def reviewed(locator: str, text: str) -> dict[str, Any]:
 def page(found: list[dict[str, Any]]) -> str:
     """The page that holds all of these parts; scripts build it, as markup would be mended by the parser."""
     script = BUILD.replace("PARTS", json.dumps(found, ensure_ascii=False).replace("</", "<\\/"))
-    return f"<!doctype html><title>made up</title><body><script>{script}</script></body>"
+    return f'<!doctype html><meta charset="utf-8"><title>made up</title><body><script>{script}</script></body>'
