@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent import prompts
 from agent.grammar import Grammar
 from agent.parser import ParsedReply, parse_reply
 from agent.records import TurnRecord
-from agent.reply import Reply, SessionLike
+from agent.reply import FreeReply, Reply, SessionLike
 from agent.transcript import Piece, Transcript
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """What is told of a turn beside what it did.
+
+    Attributes:
+        problem: what was wrong with the reply, None if nothing.
+        warning: said of actions done over and over, None if there are none.
+        turns_left: the next one included.
+    """
+
+    problem: str | None
+    warning: str | None
+    turns_left: int
 
 
 class Dialect(Protocol):
@@ -23,25 +39,16 @@ class Dialect(Protocol):
         """The whole first prompt."""
 
     def following(
-        self,
-        record: TurnRecord,
-        obs: Mapping[str, Any],
-        last_token: int | None,
-        *,
-        problem: str | None,
-        warning: str | None,
-        turns_left: int,
+        self, record: TurnRecord, obs: Mapping[str, Any], last_token: int | None, remarks: Remarks
     ) -> list[Piece]:
         """What is fed after the turn of ``record``.
 
         Args:
             obs: what the environment shows now.
             last_token: the last token sampled, which the session holds; None if there is none.
-            problem: what was wrong with the reply, None if nothing.
-            warning: said of actions done over and over, None if there are none.
         """
 
-    def reply(self, session: SessionLike, obs: Mapping[str, Any]) -> Reply:
+    def reply(self, session: SessionLike, obs: Mapping[str, Any]) -> FreeReply:
         """A reply about to be sampled from the session."""
 
     def parse(self, text: str) -> ParsedReply:
@@ -62,14 +69,7 @@ class PageDialect:
         return self._transcript.start(prompts.system_prompt(), prompts.goal_text(str(obs["goal"])), message)
 
     def following(
-        self,
-        record: TurnRecord,
-        obs: Mapping[str, Any],
-        last_token: int | None,
-        *,
-        problem: str | None,
-        warning: str | None,
-        turns_left: int,
+        self, record: TurnRecord, obs: Mapping[str, Any], last_token: int | None, remarks: Remarks
     ) -> list[Piece]:
         """See :class:`Dialect`."""
         message = prompts.observation(
@@ -77,9 +77,9 @@ class PageDialect:
             actions=record.actions,
             skipped=record.skipped,
             extra=record.extra,
-            problem=problem,
-            warning=warning,
-            turns_left=turns_left,
+            problem=remarks.problem,
+            warning=remarks.warning,
+            turns_left=remarks.turns_left,
         )
         return self._transcript.turn(message, last_token)
 

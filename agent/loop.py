@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent import prompts
-from agent.dialect import Dialect, PageDialect
+from agent.dialect import Dialect, PageDialect, Remarks
 from agent.parser import ParsedReply
 from agent.records import ActionRecord, EpisodeResult, StopReason, TurnRecord
 from agent.reply import SessionLike
@@ -249,9 +249,7 @@ class _Episode:
         if problem and cut and not record.actions:
             problem = prompts.truncated(self.max_new_tokens)
         warning, self.repeats = self.repeats, None
-        return self.dialect.following(
-            record, self.obs, self.last_token, problem=problem, warning=warning, turns_left=turns_left
-        )
+        return self.dialect.following(record, self.obs, self.last_token, Remarks(problem, warning, turns_left))
 
 
 def _action_record(

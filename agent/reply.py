@@ -46,11 +46,8 @@ class SessionLike(Protocol):
     ) -> Iterator[Any]: ...
 
 
-class Reply:
-    """Samples one reply from a session that holds the prompt.
-
-    Small models often say what to do in a sentence and stop. Nothing is lost by that: the stop token was sampled but
-    not fed, so it is taken back, a code block is opened, and the model fills it in the same turn.
+class FreeReply:
+    """Samples one reply from a session that holds the prompt, to a stop token or to the limit.
 
     Attributes:
         text: the reply so far, without special tokens; what was fed to lead it is part of it.
@@ -59,10 +56,9 @@ class Reply:
         cut: the token limit ended it, not the model.
     """
 
-    def __init__(self, session: SessionLike, transcript: Transcript, tokenizer: Any, grammar: Grammar | None) -> None:
-        self._session, self._transcript, self._tokenizer = session, transcript, tokenizer
-        self._grammar = grammar
-        self._ids: list[int] = []  # of the reply, the leading ones included
+    def __init__(self, session: SessionLike, transcript: Transcript) -> None:
+        self._session, self._transcript = session, transcript
+        self._ids: list[int] = []  # of the reply, what was fed to lead it included
         self._confidences: list[float] = []
         self.text, self.count, self.cut = "", 0, False
 
@@ -74,6 +70,65 @@ class Reply:
     def confidence_mean(self) -> float | None:
         """Mean confidence of the sampled tokens, None if there were none."""
         return sum(self._confidences) / len(self._confidences) if self._confidences else None
+
+    def sample(
+        self, max_new_tokens: int, temperature: float, seed: int, on_token: Callable[[Any], None] = lambda token: None
+    ) -> None:
+        """Sample the reply."""
+        self._go_on(max_new_tokens, temperature, seed, on_token)
+
+    def _go_on(self, limit: int, temperature: float, seed: int | None, on_token: Callable[[Any], None]) -> None:
+        """Sample until a stop token, the limit, or :meth:`_ends`."""
+        stops: Sequence[int] = self._transcript.stop_ids
+        written, sampled = self._transcript.reply_text(self._ids), 0
+        ended = False
+
+        def allow(token: int) -> bool:
+            return self._allows(token, written)
+
+        try:
+            for token in self._session.generate(
+                max_new_tokens=limit,
+                temperature=temperature,
+                stop_ids=stops,
+                seed=seed,
+                allow=allow,
+                segment="reply",
+            ):
+                self._ids.append(int(token.id))
+                self._confidences.append(float(token.confidence))
+                sampled += 1
+                on_token(token)
+                written += token.text
+                if int(token.id) in stops:
+                    ended = True
+                elif self._ends(token.text, written, sampled, limit):
+                    ended = True
+                    break
+        finally:
+            self.count += sampled
+            self.text = self._transcript.reply_text(self._ids)
+        self.cut = sampled > 0 and not ended
+
+    def _allows(self, token: int, written: str) -> bool:
+        """Whether a token may come after what is ``written``."""
+        return True
+
+    def _ends(self, piece: str, written: str, sampled: int, limit: int) -> bool:
+        """Whether the reply ends with the token ``piece``, which no stop token is."""
+        return False
+
+
+class Reply(FreeReply):
+    """Samples one reply from a session that holds the prompt.
+
+    Small models often say what to do in a sentence and stop. Nothing is lost by that: the stop token was sampled but
+    not fed, so it is taken back, a code block is opened, and the model fills it in the same turn.
+    """
+
+    def __init__(self, session: SessionLike, transcript: Transcript, tokenizer: Any, grammar: Grammar) -> None:
+        super().__init__(session, transcript)
+        self._tokenizer, self._grammar = tokenizer, grammar
 
     def sample(
         self, max_new_tokens: int, temperature: float, seed: int, on_token: Callable[[Any], None] = lambda token: None
@@ -104,43 +159,16 @@ class Reply:
     def _wants_a_block(text: str) -> bool:
         return "```" not in text and "<think>" not in text and not parse_reply(text).actions
 
-    def _go_on(self, limit: int, temperature: float, seed: int | None, on_token: Callable[[Any], None]) -> None:
-        stops: Sequence[int] = self._transcript.stop_ids
-        written, sampled = self._transcript.reply_text(self._ids), 0
-        thought = max(MIN_THOUGHT, limit // 4)
-        ended = False
+    def _allows(self, token: int, written: str) -> bool:
+        block = block_of(written)
+        if block is None:
+            return True
+        if token in self._transcript.stop_ids:
+            return self._grammar.complete(block)
+        return self._grammar.accepts(block + self._piece(token))
 
-        def allow(token: int) -> bool:
-            block = block_of(written)
-            if block is None or self._grammar is None:
-                return True
-            if token in stops:
-                return self._grammar.complete(block)
-            return self._grammar.accepts(block + self._piece(token))
-
-        try:
-            for token in self._session.generate(
-                max_new_tokens=limit,
-                temperature=temperature,
-                stop_ids=stops,
-                seed=seed,
-                allow=allow,
-                segment="reply",
-            ):
-                self._ids.append(int(token.id))
-                self._confidences.append(float(token.confidence))
-                sampled += 1
-                on_token(token)
-                written += token.text
-                if int(token.id) in stops:
-                    ended = True
-                elif self._should_act(token.text, written, sampled >= thought):
-                    ended = True
-                    break
-                elif "`" in token.text and _BLOCK.search(written):
-                    ended = True
-                    break  # what follows the actions would be a page that the model makes up
-        finally:
-            self.count += sampled
-            self.text = self._transcript.reply_text(self._ids)
-        self.cut = sampled > 0 and not ended
+    def _ends(self, piece: str, written: str, sampled: int, limit: int) -> bool:
+        if self._should_act(piece, written, sampled >= max(MIN_THOUGHT, limit // 4)):
+            return True
+        # What follows the actions would be a page that the model makes up.
+        return "`" in piece and _BLOCK.search(written) is not None
