@@ -16,6 +16,7 @@ from confkv.telemetry import Token
 if TYPE_CHECKING:
     from confkv.engine import Engine
     from confkv.session import Session
+    from confkv.step import Feed
 
 #: Why the positions of a segment do not compete. Everything else competes from the start.
 SEGMENTS = {"system": PINNED, "goal": PINNED, "observation": PROTECTED, "reply": FRESH, "text": 0}
@@ -74,10 +75,13 @@ class Reply:
         return Token(token, text, session._confidence, session._budget, kept, seconds)
 
 
-def advance(replies: Sequence[Reply]) -> list[Token]:
+def advance(replies: Sequence[Reply], feed: Feed | None = None) -> list[Token]:
     """The next token of each reply; tokens that wait are fed by one forward pass for all.
 
     The seconds of the step are shared out equally.
+
+    Args:
+        feed: runs the pass; default: :func:`confkv.step.feed`.
 
     Raises:
         ConfkvError: a full cache at the model's position limit; nothing was fed then, and the tokens wait.
@@ -95,9 +99,7 @@ def advance(replies: Sequence[Reply]) -> list[Token]:
             held.append([reply.held])
             session.pending = None
     if fed:
-        # A session on its own may have somebody who brings its passes together with those of others.
-        feed = fed[0].feed if len(fed) == 1 else step.feed
-        feed(fed, waiting, held, "decode", 0)
+        (feed or step.feed)(fed, waiting, held, "decode", 0)
     tokens = [reply.sample() for reply in replies]
     seconds = (time.perf_counter() - start) / len(replies)
     return [reply.note(token, seconds) for reply, token in zip(replies, tokens, strict=True)]

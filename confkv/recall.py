@@ -241,8 +241,13 @@ def uncertain(session: Session, confidence: float, seen: int) -> bool:
     recall = session.engine.policy.recall
     if recall is None:
         return False
-    asked = session._counts["asked"]
-    return (asked > 0 and seen + 1 < asked + recall.opening) or recall.fires(confidence, seen)
+    return _opening(session, seen) or recall.fires(confidence, seen)
+
+
+def _opening(session: Session, seen: int) -> bool:
+    """Whether the token with the index ``seen`` is among those with which an answer opens."""
+    recall, asked = session.engine.policy.recall, session._counts["asked"]
+    return recall is not None and asked > 0 and seen + 1 < asked + recall.opening
 
 
 def answer_from(session: Session, fetched: int) -> int:
@@ -280,10 +285,9 @@ def _fetch(session: Session, decoding: bool) -> Fetch:
     assert manager is not None and manager.archive is not None
     nominal = session._budget if decoding else manager.policy.budget.at(None)
     assert nominal is not None
-    policy, asked = manager.policy.recall, session._counts["asked"]
+    policy = manager.policy.recall
     assert policy is not None
-    opening = asked > 0 and session.seen < asked + policy.opening
-    gated = decoding and policy.by_layer and not opening
+    gated = decoding and policy.by_layer and not _opening(session, session.seen - 1)
     return Fetch(manager, manager.archive, session.cache.seen, nominal, gated)
 
 

@@ -18,7 +18,7 @@ from confkv.confidence import confidence
 from confkv.errors import ConfkvError, SessionFileError
 from confkv.manager import Manager
 from confkv.recall import answer_from, passes, uncertain
-from confkv.step import Phase
+from confkv.step import Feed
 from confkv.telemetry import SessionStats, StepRecord, Token, TurnStats
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Session:
         self.engine = engine
         self.cache = engine.new_cache()
         #: what runs a pass, as :func:`confkv.step.feed`; one in its place may run those of several sessions together
-        self.feed: Callable[[list[Session], list[list[int]], list[list[int]], Phase, int], object] = step.feed
+        self.feed: Feed = step.feed
         self.tokens: list[int] = []
         self.steps: list[StepRecord] = []
         self.pending: int | None = None
@@ -100,7 +100,7 @@ class Session:
         if self.cache.store is not None:
             self.cache.store.reserve(self._growth(segment, len(fed)), shrink=True)
         for start, end in pairwise(cuts):
-            self._feed(fed[start:end], held[start:end], "prefill", max(0, len(fed) - end))
+            self.feed([self], [fed[start:end]], [held[start:end]], "prefill", max(0, len(fed) - end))
         # A goal or a page of its own may need what earlier ones said.
         recalled = answer_from(self, self._counts["fetched"] - fetched) if asks else 0
         self._timed_confidence()
@@ -123,10 +123,6 @@ class Session:
         self._counts["evictions"] += dropped
         self.cache.store.age()
         self._seconds["manage"] += time.perf_counter() - start
-
-    def _feed(self, ids: list[int], held: list[int], phase: Phase, left: int = 0) -> None:
-        """One forward pass and the management after it; ``left`` more tokens follow before the session is read."""
-        self.feed([self], [ids], [held], phase, left)
 
     def _timed_confidence(self) -> None:
         start = time.perf_counter()
@@ -176,7 +172,7 @@ class Session:
         """
         reply = Reply(self, max_new_tokens, temperature, stop_ids, seed, allow, segment)
         while reply.left > 0:
-            yield advance([reply])[0]
+            yield advance([reply], self.feed)[0]
 
     def _record(self, seconds: float) -> float:
         """Note a decoded token; returns positions kept, the mean over layers."""

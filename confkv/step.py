@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from confkv.session import Session
 
 Phase = Literal["prefill", "decode"]
+#: What runs a pass: :func:`feed`, or what stands in for it. Sessions, tokens, why they are held, phase, tokens left.
+Feed = Callable[["Sequence[Session]", list[list[int]], list[list[int]], Phase, int], object]
 
 
 def feed(sessions: Sequence[Session], ids: list[list[int]], held: list[list[int]], phase: Phase, left: int = 0) -> None:

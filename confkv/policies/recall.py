@@ -80,7 +80,7 @@ class Recall:
         The random gate has no state: the same step of the same session always decides alike, so that a resumed
         session continues as an uninterrupted one would.
         """
-        if self.gate in ("always", "missing", "layers"):
+        if self.gate == "always" or self.by_layer:
             return True
         if self.gate == "random":
             return random.Random((self.seed << 32) + seen).random() < self.rate

@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from confkv.errors import PolicyError
 from confkv.policies import adakv, controls, h2o, knorm, pyramidkv, scissorhands, snapkv, streaming, tova, zigzag
@@ -17,7 +17,7 @@ from confkv.policies.mean import MeanMass
 from confkv.policies.params import STORAGE, Entry, PolicyInfo, Value, at_least, flag, fraction, scope, storage
 from confkv.policies.pyramidkv import ConfidentPyramid
 from confkv.policies.ranker import Composite, Recency
-from confkv.policies.recall import Recall
+from confkv.policies.recall import Gate, Recall
 from confkv.policies.slow import SlowMass
 
 _CONF_KV = "https://arxiv.org/abs/2605.24786"
@@ -93,7 +93,7 @@ def _one_of(p: Mapping[str, Value], key: str, *choices: str) -> Any:
 def _recall(name: str, spec: str, p: dict[str, Value]) -> Policy:
     recall = Recall(
         look=name == "confkv-look",
-        gate=_one_of(p, "gate", "confidence", "always", "random", "missing", "layers"),
+        gate=_one_of(p, "gate", *get_args(Gate)),
         tau=float(p["tau"]),
         missing=fraction(p, "missing"),
         rate=fraction(p, "rate"),
