@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from tasks.folder import RecordedEnv, RunFolder, check_folder, default_folder
 from tasks.live import View, fetch_progress, megabytes, times
-from tasks.options import check, check_observation, check_temperature
+from tasks.options import check_episode
 from tasks.records import KV, Episode, Seconds, Settings
 from tasks.signals import handled
 from tasks.steps import StepWriter
@@ -70,16 +70,7 @@ def prepare(options: Options) -> Plan:
     """
     from confkv.policies import parse_policy
 
-    check(
-        options.device,
-        options.dtype,
-        max_turns=(options.max_turns, 1),
-        max_new_tokens=(options.max_new_tokens, 1),
-        chunk=(options.chunk, 1),
-        seed=(options.seed, 0),
-    )
-    check_temperature(options.temperature)
-    check_observation(options.observation)
+    check_episode(options, seed=(options.seed, 0))
     policy = parse_policy(options.policy)
     out = options.out or default_folder(options.task, policy.spec, options.seed, datetime.now())
     check_folder(out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import get_args
+from typing import Any, get_args
 
 from envs.records import Mode
 from tasks.errors import TaskError
@@ -27,6 +27,24 @@ def check_observation(mode: str) -> None:
     """
     if mode not in get_args(Mode):
         raise TaskError(f"--observation {mode} is unknown; use one of {', '.join(get_args(Mode))}")
+
+
+def check_episode(asked: Any, **least: tuple[int, int]) -> None:
+    """Check the options that every way of playing an episode has; ``least`` as for :func:`check`.
+
+    Raises:
+        TaskError: one line that names the option.
+    """
+    check(
+        asked.device,
+        asked.dtype,
+        max_turns=(asked.max_turns, 1),
+        max_new_tokens=(asked.max_new_tokens, 1),
+        chunk=(asked.chunk, 1),
+        **least,
+    )
+    check_temperature(asked.temperature)
+    check_observation(asked.observation)
 
 
 def check(device: str, dtype: str, **least: tuple[int, int]) -> None:

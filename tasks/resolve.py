@@ -15,27 +15,43 @@ from envs.tools import ToolEnv
 from tasks.demo.task import SUMMARY, ShopTask
 from tasks.errors import TaskError
 from tasks.grid.vwa import MINI, OFFICIAL, mini, official
-from tasks.tools.tasks import is_tool_task, list_tool_tasks, make_tool_env
+from tasks.tools.tasks import is_tool_task, list_bfcl, list_tau2, make_tool_env
 from tasks.vwa.schema import VwaTaskConfig
 from tasks.vwa.sites import VARIABLES
 
+#: Suites that are played in a browser.
+PAGES = ("demo", "miniwob", MINI, OFFICIAL)
 DEMOS: dict[str, tuple[Callable[[], Task], str]] = {"demo/shop": (ShopTask, SUMMARY)}
 
 
-def list_tasks() -> list[tuple[str, str]]:
-    """(id, one-line summary) of every task that can be played here."""
-    tasks = [(name, summary) for name, (_, summary) in DEMOS.items()]
+def list_tasks(*suites: str) -> list[tuple[str, str]]:
+    """(id, one-line summary) of every task that can be played here, or of those whose ids begin with ``NAME/``.
+
+    The benchmarks of tool use take seconds to be read, so that what is not asked for is not listed.
+    """
+    listed: dict[str, Callable[[], list[tuple[str, str]]]] = {
+        "demo": lambda: [(name, summary) for name, (_, summary) in DEMOS.items()],
+        "miniwob": _list_miniwob,
+        MINI: lambda: [_line(*item) for item in mini().configs.items()],
+        OFFICIAL: _list_official,
+        "bfcl": list_bfcl,
+        "tau2": list_tau2,
+    }
+    return [task for name, tasks in listed.items() if not suites or name in suites for task in tasks()]
+
+
+def _list_miniwob() -> list[tuple[str, str]]:
     try:
-        miniwob = list_ids("miniwob")
+        names = [name.removeprefix("browsergym/miniwob.") for name in list_ids("miniwob")]
     except EnvError:
-        miniwob = []  # an optional extra; `confkv doctor` says how to install it
-    for name in miniwob:
-        short = name.removeprefix("browsergym/miniwob.")
-        tasks.append((f"miniwob/{short}", f"MiniWoB: {short.replace('-', ' ')}"))
-    tasks += [_line(*item) for item in mini().configs.items()]
-    if any(os.environ.get(name) for name in VARIABLES):  # without sites there is nothing to play on
-        tasks += [_line(*item) for item in official().configs.items()]
-    return tasks + list_tool_tasks()
+        return []  # an optional extra; `confkv doctor` says how to install it
+    return [(f"miniwob/{name}", f"MiniWoB: {name.replace('-', ' ')}") for name in names]
+
+
+def _list_official() -> list[tuple[str, str]]:
+    if not any(os.environ.get(name) for name in VARIABLES):
+        return []  # without sites there is nothing to play on
+    return [_line(*item) for item in official().configs.items()]
 
 
 def _line(name: str, config: VwaTaskConfig) -> tuple[str, str]:
@@ -44,17 +60,17 @@ def _line(name: str, config: VwaTaskConfig) -> tuple[str, str]:
 
 
 def make_env(task_id: str, **options: Any) -> BrowserEnv | ToolEnv:
-    """The environment of a task; for the options see :func:`open_env` (tool-use tasks have none).
+    """The environment of a task; for the options see :func:`open_env`, for tool use :func:`make_tool_env`.
 
     Raises:
         TaskError: there is no such task (the message names the closest ones), or a site it needs has no address.
         EnvError: the browser or the task's suite is not installed.
     """
     if is_tool_task(task_id.strip()):
-        return make_tool_env(task_id.strip())
+        return make_tool_env(task_id.strip(), **options)
     task = _task(task_id.strip())
     if task is None:
-        near = difflib.get_close_matches(task_id.strip(), [name for name, _ in list_tasks()], n=3, cutoff=0.4)
+        near = difflib.get_close_matches(task_id.strip(), [name for name, _ in list_tasks(*PAGES)], n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else "`confkv tasks` lists them"
         raise TaskError(f"there is no task {task_id!r}; {hint}")
     return open_env(task, **options)

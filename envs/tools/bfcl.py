@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from envs.records import Action
 from envs.tools.env import RESPOND
 from envs.tools.world import CallError, Opening, Result, ToolsMissing
 
@@ -75,7 +76,7 @@ def _literal(value: Any) -> str:
     return repr(value).replace("(", "\\x28")  # JSON values have parentheses in strings only
 
 
-def gold_action(source: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def gold_action(source: str, tools: Sequence[Mapping[str, Any]]) -> Action:
     """A gold call of the benchmark as an action; positional arguments get their names from the schema."""
     node = ast.parse(source, mode="eval").body
     assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
@@ -193,10 +194,10 @@ class BfclWorld:
             return 1.0, ""
         return 0.0, f"turns_ok {self.turns_ok()} of {total}: {verdict.get('error_type', 'wrong')}"
 
-    def gold(self) -> list[dict[str, Any]]:
+    def gold(self) -> list[Action]:
         """See :class:`envs.tools.world.World`."""
         tools = [*self._first, *(tool for added in self._added.values() for tool in added)]
-        actions: list[dict[str, Any]] = []
+        actions: list[Action] = []
         for turn in self.truth:
             actions += [gold_action(source, tools) for source in turn]
             actions.append({"name": RESPOND, "args": {"text": "Done."}})

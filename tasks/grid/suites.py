@@ -69,7 +69,7 @@ class ResolvedSuite:
         find_chromium()
         if self.name == "miniwob":
             list_ids("miniwob")  # says what to install where it is missing
-        return [self._describe(name) for name, _ in list_tasks() if name.startswith(self.name + "/")]
+        return [self._describe(name) for name, _ in list_tasks(self.name)]
 
     def make_env(self, task_id: str, **options: Any) -> Any:
         """See :class:`Suite`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.tool_transcript import ToolTranscript
+from envs.records import Action
 from envs.tools import RESPOND, ToolEnv
 from tasks.tools.tasks import bfcl_ids, gold_tokens, world
 
@@ -27,7 +28,7 @@ class Call:
     ids: list[int]
 
 
-def call_text(action: dict[str, Any]) -> str:
+def call_text(action: Action) -> str:
     """A gold call as Hermes and Qwen write it."""
     body = json.dumps({"name": action["name"], "arguments": action["args"]}, ensure_ascii=False)
     return f"<tool_call>\n{body}\n</tool_call>"

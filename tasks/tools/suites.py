@@ -7,7 +7,6 @@ from typing import Any
 
 from envs.records import Action, Observation
 from envs.tools import RESPOND
-from tasks.errors import TaskError
 from tasks.grid.agents import ScriptedAgent, action
 from tasks.grid.suites import TaskInfo
 from tasks.tools.tasks import bfcl_ids, gold_tokens, make_tool_env, telecom_ids, world
@@ -19,15 +18,12 @@ LENGTHS = (8_000, 12_000, 16_000, 32_000)
 class GoldAgent:
     """Plays a benchmark's own solution, whatever is seen."""
 
-    def __init__(self, actions: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, actions: Sequence[Action]) -> None:
         self._actions = iter(actions)
 
     def act(self, observation: Observation) -> Action:
         """See :class:`tasks.grid.agents.ScriptedAgent`."""
-        following = next(self._actions, None)
-        if following is None:
-            return action(RESPOND, text="")
-        return {"name": following["name"], "args": dict(following["args"])}
+        return next(self._actions, action(RESPOND, text=""))
 
 
 class ToolSuite:
@@ -45,11 +41,9 @@ class ToolSuite:
         """See :class:`tasks.grid.suites.Suite`."""
         return self._tasks()
 
-    def make_env(self, task_id: str, *, observation: str = "aria", **options: Any) -> Any:
-        """See :class:`tasks.grid.suites.Suite`. Results of calls are never shortened: they are what is to be kept."""
-        if observation != "aria":
-            raise TaskError(f"--observation {observation} is for pages; {self.name} has text only")
-        return make_tool_env(task_id)
+    def make_env(self, task_id: str, **options: Any) -> Any:
+        """See :class:`tasks.grid.suites.Suite`."""
+        return make_tool_env(task_id, **options)
 
     def oracle(self, task_id: str, seed: int) -> ScriptedAgent | None:
         """See :class:`tasks.grid.suites.Suite`."""

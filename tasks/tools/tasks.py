@@ -19,13 +19,16 @@ def is_tool_task(task_id: str) -> bool:
     return task_id.startswith((BFCL, TAU2))
 
 
-def make_tool_env(task_id: str) -> ToolEnv:
-    """The environment of a task.
+def make_tool_env(task_id: str, *, observation: str = "aria", **options: Any) -> ToolEnv:
+    """The environment of a task. What else a browser's may be told (``options``) changes nothing: results of calls are
+    never shortened, as they are what is to be kept.
 
     Raises:
-        TaskError: there is no such task.
+        TaskError: there is no such task, or pages are to be observed in a way of their own.
         ToolsMissing: the benchmark's package is not installed.
     """
+    if observation != "aria":
+        raise TaskError(f"--observation {observation} is for pages; {task_id} has text only")
     return ToolEnv(world(task_id))
 
 
@@ -79,8 +82,8 @@ def gold_tokens() -> dict[str, int]:
     return {str(name): int(count) for name, count in json.loads(text).items()}
 
 
-def list_tool_tasks() -> list[tuple[str, str]]:
-    """(id, one-line summary) of every tool-use task that can be played here; none without the extra ``tools``."""
+def list_bfcl() -> list[tuple[str, str]]:
+    """(id, one-line summary) of BFCL's tasks; none without the extra ``tools``."""
     found: list[tuple[str, str]] = []
     try:
         from envs.tools.bfcl import CATEGORIES, load
@@ -91,14 +94,17 @@ def list_tool_tasks() -> list[tuple[str, str]]:
             found += [(name, f"BFCL: {_short(entry['question'][0])}") for name, entry in zip(ids, entries, strict=True)]
     except ToolsMissing:
         pass  # an optional extra; naming such a task says how to install it
-    try:
-        from envs.tools.telecom import load as load_telecom
-
-        ids = telecom_ids()
-        found += [(name, f"tau2: {task}"[:100]) for name, task in zip(ids, load_telecom(), strict=True)]
-    except ToolsMissing:
-        pass
     return found
+
+
+def list_tau2() -> list[tuple[str, str]]:
+    """(id, one-line summary) of tau2's tasks; none without the extra ``tools``."""
+    try:
+        from envs.tools.telecom import load
+
+        return [(name, f"tau2: {task}"[:100]) for name, task in zip(telecom_ids(), load(), strict=True)]
+    except ToolsMissing:
+        return []
 
 
 def _short(messages: list[dict[str, Any]]) -> str:

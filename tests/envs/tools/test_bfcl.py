@@ -33,38 +33,29 @@ def state(env: ToolEnv) -> dict[str, dict[str, Any]]:
     return copy.deepcopy({name: {k: repr(v) for k, v in values.items()} for name, values in kept.items()})
 
 
-def play(env: ToolEnv, actions: list[dict[str, Any]]) -> float:
-    env.reset(seed=0)
-    reward, over = 0.0, False
-    for action in actions:
-        _, reward, over, _, _ = env.step(action)
-    assert over
-    return reward
-
-
-def gold_broken_silent(entry: str) -> tuple[float, float, float]:
+def gold_broken_silent(play: Any, entry: str) -> tuple[float, float, float]:
     """Rewards of the gold calls, of those with the last replaced by an unknown tool's, and of no call at all."""
     env = ToolEnv(BfclWorld(entry))
     gold = env.world.gold()
     last = max(index for index, action in enumerate(gold) if action["name"] != RESPOND)
     broken = [*gold[:last], {"name": "no_such_tool", "args": {}}, *gold[last + 1 :]]
     silent = [action for action in gold if action["name"] == RESPOND]
-    rewards = tuple(play(env, actions) for actions in (gold, broken, silent))
+    rewards = play(env, gold), play(env, broken), play(env, silent)
     env.close()
-    return rewards  # type: ignore[return-value]
+    return rewards
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_gold_solves_and_neither_broken_nor_silent_does(category):
+def test_gold_solves_and_neither_broken_nor_silent_does(play, category):
     for entry in list(load(category))[::67]:
-        assert gold_broken_silent(entry) == (1.0, 0.0, 0.0), entry
+        assert gold_broken_silent(play, entry) == (1.0, 0.0, 0.0), entry
     assert instances() == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_every_entry(category):
-    found = {entry: gold_broken_silent(entry) for entry in load(category)}
+def test_every_entry(play, category):
+    found = {entry: gold_broken_silent(play, entry) for entry in load(category)}
     assert len(found) == 200
     assert [entry for entry, (gold, _, _) in found.items() if gold != 1] == []
     assert {entry for entry, (_, broken, _) in found.items() if broken} == {

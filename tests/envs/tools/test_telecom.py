@@ -13,34 +13,25 @@ from envs.tools import RESPOND, ToolEnv
 from envs.tools.telecom import DONE, TRANSFER, TelecomWorld, load
 
 
-def play(env: ToolEnv, actions: list[dict[str, Any]]) -> float:
-    env.reset(seed=0)
-    reward, over = 0.0, False
-    for action in actions:
-        _, reward, over, _, _ = env.step(action)
-    assert over
-    return reward
-
-
-def gold_broken_silent(index: int) -> tuple[float, float, float]:
+def gold_broken_silent(play: Any, index: int) -> tuple[float, float, float]:
     """Rewards of the gold calls, of those with the last replaced by an unknown tool's, and of none but the last."""
     env = ToolEnv(TelecomWorld(index))
     gold = env.world.gold()
     broken = [*gold[:-2], {"name": "no_such_tool", "args": {}}, gold[-1]]
-    rewards = tuple(play(env, actions) for actions in (gold, broken, gold[-1:]))
+    rewards = play(env, gold), play(env, broken), play(env, gold[-1:])
     env.close()
-    return rewards  # type: ignore[return-value]
+    return rewards
 
 
 @pytest.mark.parametrize("index", [0, 57, 113])
-def test_gold_solves_and_neither_broken_nor_silent_does(index):
-    assert gold_broken_silent(index) == (1.0, 0.0, 0.0)
+def test_gold_solves_and_neither_broken_nor_silent_does(play, index):
+    assert gold_broken_silent(play, index) == (1.0, 0.0, 0.0)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_task():
-    found = [gold_broken_silent(index) for index in range(len(load()))]
+def test_every_task(play):
+    found = [gold_broken_silent(play, index) for index in range(len(load()))]
     assert found == [(1.0, 0.0, 0.0)] * 114
 
 
