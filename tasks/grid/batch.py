@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from confkv import step
+from confkv import positions, step
 from confkv.errors import ConfkvError
 from confkv.step import Phase
 
@@ -28,7 +28,7 @@ class _Request:
     error: Exception | None = None
 
 
-class Batch:
+class SharedPasses:
     """What feeds the sessions of one model from several threads.
 
     Reading the weights is most of a decode step, and one pass reads them once for all its sessions. Who asks first runs
@@ -101,19 +101,18 @@ class Batch:
 
 
 def _run(requests: list[_Request]) -> None:
-    begun = time.perf_counter()
+    fit: list[_Request] = []
     for request in requests:
-        request.begun = begun
+        request.begun = time.perf_counter()
+        try:
+            positions.rebase_if_needed(request.session, 1)
+            fit.append(request)
+        except ConfkvError as error:  # full KV at the model's position limit: its token waits, the others go on
+            (request.session.pending,), request.error = request.ids, error
+    if not fit:
+        return
     try:
-        step.feed([r.session for r in requests], [r.ids for r in requests], [r.held for r in requests], "decode")
-    except ConfkvError as error:
-        # Nothing was fed, as one of them cannot be; the others can. Each token waits in its session.
-        if len(requests) == 1:
-            requests[0].error = error
-            return
-        for request in requests:
-            request.session.pending = None
-            _run([request])
+        step.feed([r.session for r in fit], [r.ids for r in fit], [r.held for r in fit], "decode")
     except Exception as error:
-        for request in requests:
+        for request in fit:
             request.error = error

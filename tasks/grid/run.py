@@ -23,7 +23,7 @@ from tasks.grid.shared import SharedModel
 from tasks.grid.suites import Suite, TaskInfo, suite
 from tasks.grid.summary import Summary
 from tasks.grid.watch import off_the_terminal
-from tasks.options import check, check_observation, check_temperature
+from tasks.options import check_episode
 from tasks.signals import handled
 
 
@@ -71,18 +71,7 @@ def prepare(options: Options) -> Plan:
     Raises:
         an exception with ``user_facing`` set: one line, the cause and the next step.
     """
-    check(
-        options.device,
-        options.dtype,
-        max_turns=(options.max_turns, 1),
-        max_new_tokens=(options.max_new_tokens, 1),
-        chunk=(options.chunk, 1),
-        seeds=(options.seeds, 1),
-        workers=(options.workers, 1),
-        limit=(options.limit, 0),
-    )
-    check_temperature(options.temperature)
-    check_observation(options.observation)
+    check_episode(options, seeds=(options.seeds, 1), workers=(options.workers, 1), limit=(options.limit, 0))
     if options.agent not in AGENTS:
         raise TaskError(f"--agent {options.agent} is unknown; use one of {', '.join(AGENTS)}")
     if options.resume and options.out is None:

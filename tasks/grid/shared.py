@@ -6,13 +6,13 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 from confkv.policies import parse_policy
 from tasks.bench.model import Model
-from tasks.grid.batch import Batch
+from tasks.grid.batch import SharedPasses
 
 
 class Stopped(KeyboardInterrupt):
@@ -50,7 +50,7 @@ class SharedModel:
     def __init__(self, model: Model, *, batch: bool = False) -> None:
         self.model = model
         self.lock = threading.Lock()
-        self._batch = Batch(self.lock) if batch else None
+        self._passes = SharedPasses(self.lock) if batch else None
         self._engines: dict[str, Any] = {}
 
     def engine(self, policy: str) -> Any:
@@ -67,8 +67,8 @@ class SharedModel:
     def session(self, policy: str, meter: Meter, stop: threading.Event) -> SharedSession:
         """A new session that takes its turns at the model."""
         session = self.engine(policy).session()
-        if self._batch is not None:
-            return BatchedSession(session, self.lock, meter, stop, self._batch)
+        if self._passes is not None:
+            return BatchedSession(session, self.lock, meter, stop, self._passes)
         return SharedSession(session, self.lock, meter, stop)
 
 
@@ -110,7 +110,7 @@ class SharedSession:
         tokens = self._session.generate(*arguments, **options)
         try:
             while True:
-                with self._turn():
+                with self._token():
                     token = next(tokens, None)
                 if token is None:
                     return
@@ -118,52 +118,52 @@ class SharedSession:
         finally:
             tokens.close()
 
+    def _token(self) -> AbstractContextManager[None]:
+        """What a token is decoded within."""
+        return self._turn()
+
     @contextmanager
     def _turn(self) -> Iterator[None]:
         start = time.perf_counter()
         with self._lock:
             self._meter.waited += time.perf_counter() - start
-            if self._stop.is_set():
-                raise Stopped
-            try:
+            with self._watched():
                 yield
-            except Exception:
-                self._meter.failed = True
-                raise
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        if self._stop.is_set():
+            raise Stopped
+        try:
+            yield
+        except Exception:
+            self._meter.failed = True
+            raise
 
 
 class BatchedSession(SharedSession):
     """A session whose tokens are decoded together with those of others."""
 
-    def __init__(self, session: Any, lock: threading.Lock, meter: Meter, stop: threading.Event, batch: Batch) -> None:
+    def __init__(
+        self, session: Any, lock: threading.Lock, meter: Meter, stop: threading.Event, passes: SharedPasses
+    ) -> None:
         super().__init__(session, lock, meter, stop)
-        self._batch = batch
+        self._passes = passes
         # The session must not lead back here: a cycle would keep its cache until the collector comes.
-        session.feed = partial(_timed_feed, batch, meter)
+        session.feed = partial(_timed_feed, passes, meter)
 
     def generate(self, *arguments: Any, **options: Any) -> Iterator[Any]:
         """See ``confkv.session.Session.generate``."""
-        tokens = self._session.generate(*arguments, **options)
-        try:
-            with self._batch.reply():
-                while True:
-                    if self._stop.is_set():
-                        raise Stopped
-                    try:
-                        token = next(tokens, None)
-                    except Exception:
-                        self._meter.failed = True
-                        raise
-                    if token is None:
-                        return
-                    yield token
-        finally:
-            tokens.close()
+        with self._passes.reply():
+            yield from super().generate(*arguments, **options)
+
+    def _token(self) -> AbstractContextManager[None]:
+        return self._watched()  # who runs the pass takes the lock
 
 
-def _timed_feed(batch: Batch, meter: Meter, *arguments: Any) -> None:
+def _timed_feed(passes: SharedPasses, meter: Meter, *arguments: Any) -> None:
     asked = time.perf_counter()
-    meter.waited += batch.feed(*arguments) - asked
+    meter.waited += passes.feed(*arguments) - asked
 
 
 def token_counter(tokenizer: Any) -> Callable[[str], int]:
