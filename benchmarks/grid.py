@@ -28,7 +28,9 @@ def command(settings: GridSettings) -> str:
         words += [word for model in settings.models for word in ("--model", model)]
     words += ["--seeds", str(settings.seeds), "--max-turns", str(settings.max_turns)]
     words += ["--max-new-tokens", str(settings.max_new_tokens), "--temperature", f"{settings.temperature:g}"]
-    return shlex.join([*words, "--observation", settings.observation, "--chunk", str(settings.chunk)])
+    words += ["--observation", settings.observation, "--chunk", str(settings.chunk)]
+    words += ["--dtype", settings.dtype, "--device", settings.device, *(["--batch"] if settings.batch else [])]
+    return shlex.join(words)
 
 
 def row(group: Group) -> dict[str, Any]:

@@ -24,6 +24,11 @@ def distributions(session: Any, ids: list[int]) -> Tensor:
     return torch.stack(rows)
 
 
+def divergence(full: Tensor, other: Tensor) -> Tensor:
+    """KL divergence of ``other`` from ``full``, nats, ``[n]``; both are log-probabilities ``[n, V]``."""
+    return (full.exp() * (full - other)).sum(-1).clamp_min(0.0)
+
+
 @dataclass(frozen=True)
 class Agreement:
     """Per gold token: whether the likeliest token is full KV's, KL from full KV's distribution, log p of the gold token
@@ -38,10 +43,9 @@ class Agreement:
 def agreement(full: Tensor, own: Tensor, ids: list[int]) -> Agreement:
     """Compare log-probabilities ``[n, V]`` of a policy with those of full KV at the gold tokens ``ids``."""
     gold = own.gather(1, torch.tensor(ids).unsqueeze(1))
-    kl = (full.exp() * (full - own)).sum(-1).clamp_min(0.0)
     return Agreement(
         (full.argmax(-1) == own.argmax(-1)).tolist(),
-        kl.tolist(),
+        divergence(full, own).tolist(),
         gold.squeeze(1).tolist(),
         ((own > gold).sum(-1) + 1).tolist(),
     )

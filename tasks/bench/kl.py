@@ -19,6 +19,7 @@ from torch import Tensor
 
 from confkv.confidence import confidence
 from tasks.bench import figures
+from tasks.bench.forced import divergence
 from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.ppl import room
@@ -114,8 +115,7 @@ def shifts(net: Any, ids: Sequence[int], positions: Sequence[int], remove: int) 
     if logits.shape[0] != len(wanted):
         logits = logits[wanted.to(logits.device)]
     full, reduced = logits[:extra].log_softmax(-1), logits[extra:].log_softmax(-1)
-    kl = (full.exp() * (full - reduced)).sum(-1).clamp_min(0.0)
-    return [confidence(line) for line in logits[:extra]], kl.tolist()
+    return [confidence(line) for line in logits[:extra]], divergence(full, reduced).tolist()
 
 
 def run(options: Options) -> KlSummary:

@@ -6,7 +6,6 @@ from a fork of its own. The data and the checker are the benchmark's, the protoc
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from tasks.bench import figures
 from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.progress import Progress
-from tasks.bench.results import Identity, ResultLog, Row, open_log
-from tasks.bench.tools import POLICIES
+from tasks.bench.results import Identity, ResultLog, Row, digest, open_log
+from tasks.bench.tools import POLICIES, fill_shares
 from tasks.errors import TaskError
 from tasks.options import check
 from tasks.records import Record
@@ -153,9 +152,7 @@ def run(options: Options) -> MemorySummary:
                 found.setdefault(policy.spec, []).append(_measured(model, conversation, policy, options, log))
                 progress.advance()
     rows = [_row(spec, own) for spec, own in found.items()]
-    full = next((row.mean_bytes for row in rows if row.policy == "full"), float("nan"))
-    for row in rows:
-        row.share = row.mean_bytes / full
+    fill_shares(rows)
     summary = MemorySummary(
         **circumstances("memory", [options.model], model.dtype),
         settings={"scenarios": scenarios, "new_tokens": options.new_tokens, "chunk": options.chunk},
@@ -178,13 +175,8 @@ def _measured(
         model=model.name,
         fingerprint=model.fingerprint,
         policy=policy.spec,
-        text=hashlib.sha256(repr((told, GOAL, REPLY, ASKED)).encode()).hexdigest()[:16],
-        parameters={
-            "scenario": told.scenario,
-            "new_tokens": options.new_tokens,
-            "dtype": model.dtype,
-            **model.parameters,
-        },
+        text=digest(repr((told, GOAL, REPLY, ASKED))),
+        parameters={"scenario": told.scenario, "new_tokens": options.new_tokens, **model.parameters},
     )
 
     def measure() -> ScenarioRow:

@@ -20,6 +20,11 @@ RESULTS_FILE = "results.jsonl"
 Scalar = int | float | str | bool
 
 
+def digest(text: str) -> str:
+    """What a text is known by: the first 16 hex digits of its SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 class Identity(Record):
     """What makes a measurement the same one: asked for twice, it is made once.
 
@@ -28,7 +33,7 @@ class Identity(Record):
         model: as asked for; ``fingerprint`` is what counts.
         fingerprint: identity of the weights.
         policy: canonical spec.
-        text: first 16 hex digits of the text's SHA-256, "" where no text is used.
+        text: the :func:`digest` of the text, "" where no text is used.
         parameters: everything else that changes the outcome.
     """
 
@@ -43,7 +48,7 @@ class Identity(Record):
     def key(self) -> str:
         """16 hex digits over all but the model's name, which is only another word for the fingerprint."""
         told = self.model_dump(exclude={"model"})
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        return digest(json.dumps(told, sort_keys=True))
 
 
 class Row(Record):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.bench.results import digest
 from tasks.errors import TaskError
 
 
@@ -47,7 +47,7 @@ def read_texts(paths: Sequence[Path] | None) -> list[Text]:
             raise TaskError(f"--text {path} is not UTF-8 text; name a plain text file") from error
         if not content.strip():
             raise TaskError(f"--text {path} is empty; name a text file with some text in it")
-        texts.append(Text(path.name, content, hashlib.sha256(content.encode()).hexdigest()[:16]))
+        texts.append(Text(path.name, content, digest(content)))
     return texts
 
 

@@ -6,12 +6,11 @@ tokens are still those of the model that remembers all.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from tasks.bench.forced import agreement, distributions
 from tasks.bench.model import Model, load
 from tasks.bench.output import Summary, circumstances, markdown, write
 from tasks.bench.progress import Progress
-from tasks.bench.results import Identity, ResultLog, Row, open_log
+from tasks.bench.results import Identity, ResultLog, Row, digest, open_log
 from tasks.bench.statistics import Interval, bootstrap
 from tasks.options import check
 from tasks.records import Record
@@ -120,7 +119,7 @@ def run(options: Options) -> ToolsSummary:
         for task in tasks:
             rows += _episode(model, task, policies, options, log, progress.advance)
         table_rows = [_row(policy, [r for r in rows if r.identity.policy == policy.spec]) for policy in policies]
-        _shares(table_rows)
+        fill_shares(table_rows)
         schemas = "pinned" if options.pin_tools else "competing with the rest"
         summary = ToolsSummary(
             **circumstances("tools", [options.model], model.dtype),
@@ -146,8 +145,7 @@ def _episode(
     """The rows of one episode; full KV is run once, and only if a row is missing."""
     steps = script(task, model.tokenizer, pin_tools=options.pin_tools)
     gold = [token for step in steps if isinstance(step, Call) for token in step.ids]
-    fed = [step.ids for step in steps]
-    digest = hashlib.sha256(repr(fed).encode()).hexdigest()[:16]
+    text = digest(repr([step.ids for step in steps]))
     reference: list[Tensor] = []
 
     def full() -> Tensor:
@@ -162,8 +160,8 @@ def _episode(
             model=model.name,
             fingerprint=model.fingerprint,
             policy=policy.spec,
-            text=digest,
-            parameters={"task": task, "pin_tools": options.pin_tools, "dtype": model.dtype, **model.parameters},
+            text=text,
+            parameters={"task": task, "pin_tools": options.pin_tools, **model.parameters},
         )
 
         def measure(policy: Policy = policy, identity: Identity = identity) -> EpisodeRow:
@@ -215,8 +213,16 @@ def _row(policy: Policy, rows: Sequence[EpisodeRow]) -> ToolsRow:
     )
 
 
-def _shares(rows: Sequence[ToolsRow]) -> None:
-    """Bytes over those of ``full`` where it was measured."""
+class Held(Protocol):
+    """A row of a table that tells bytes."""
+
+    policy: str
+    mean_bytes: float
+    share: float
+
+
+def fill_shares(rows: Sequence[Held]) -> None:
+    """Set ``share``: bytes over those of ``full``, NaN where it was not measured."""
     full = next((row.mean_bytes for row in rows if row.policy == "full"), None)
     for row in rows:
         row.share = row.mean_bytes / full if full else float("nan")
